@@ -1,0 +1,50 @@
+"""Nominal types for the numbers and names of the domain, so that two of them cannot be swapped by accident.
+
+Only identity lives here: no state, no behaviour beyond parsing and printing a topic id.
+"""
+
+import base64
+import binascii
+from typing import Final, NamedTuple, NewType
+
+BrokerId = NewType("BrokerId", int)
+Offset = NewType("Offset", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+PartitionIndex = NewType("PartitionIndex", int)
+ProducerId = NewType("ProducerId", int)
+ProducerEpoch = NewType("ProducerEpoch", int)
+Incarnation = NewType("Incarnation", int)
+TopicId = NewType("TopicId", bytes)
+"""The sixteen bytes of a topic's UUID; bytes, because that is how it travels and hashes fastest."""
+
+NO_TOPIC_ID: Final = TopicId(bytes(16))
+NO_BROKER: Final = BrokerId(-1)
+NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
+NO_PRODUCER_ID: Final = ProducerId(-1)
+NO_OFFSET: Final = Offset(-1)
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic, by name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def format_topic_id(topic_id: bytes) -> str:
+    """The 22 characters in which Kafka's tools print a topic id (URL-safe base64 without padding)."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def parse_topic_id(text: str) -> TopicId:
+    """The inverse of `format_topic_id`; raises ValueError on anything else."""
+    try:
+        raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"not a topic id: {text!r}") from error
+    if len(raw) != 16:
+        raise ValueError(f"not a topic id: {text!r}")
+    return TopicId(raw)

@@ -1,0 +1,50 @@
+"""Everything an operator can set for one broker process, with its default and one sentence of explanation.
+
+Only the values live here. Where a value came from (flag, environment, file, default) is the business of
+`martlet.cli`; what a topic may override is in `martlet.cluster.configs`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def setting(default: Any, help_text: str) -> Any:
+    """A dataclass field that carries its explanation for `martlet config show` and `--help`."""
+    return field(default=default, metadata={"help": help_text})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """One broker's settings; names are the keys in `martlet.toml` and, upper-cased, in `MARTLET_*`."""
+
+    data: str = setting("./martlet-data", "directory for messages and metadata")
+    kafka: str = setting("127.0.0.1:9092", "address that serves the Kafka protocol; port 0 takes any free port")
+    operations: str = setting("127.0.0.1:9644", "address of /healthz, /readyz and /metrics; port 0 takes any free port")
+    advertised: str = setting("", "address told to clients, HOST:PORT; empty means the one they connected to")
+    broker_id: int = setting(1, "number of this broker, unique in its cluster")
+    rack: str = setting("", "failure zone of this broker")
+    auto_create_topics: bool = setting(True, "create a topic when a client first names it")
+    default_partitions: int = setting(1, "partitions of a topic created without a number")
+    default_replication_factor: int = setting(1, "replicas of a topic created without a number")
+    connections_max: int = setting(20_000, "connections served at once")
+    connections_per_address_max: int = setting(20_000, "connections served at once from one address")
+    idle_timeout_ms: int = setting(600_000, "a connection without requests is closed after this time")
+    request_bytes_max: int = setting(104_857_600, "largest request accepted")
+    in_flight_bytes_max: int = setting(
+        536_870_912, "bytes of requests held in memory over all connections before reading pauses"
+    )
+    in_flight_requests_max: int = setting(
+        64, "requests of one connection being worked on before reading from it pauses"
+    )
+    write_buffer_bytes_max: int = setting(67_108_864, "unsent answer bytes of one connection before its requests wait")
+    stalled_write_timeout_ms: int = setting(60_000, "a client that reads nothing for so long while answers wait is cut off")
+    fetch_bytes_max: int = setting(57_671_680, "largest answer to one fetch")
+    flush_interval_ms: int = setting(1_000, "time between flushes for topics with martlet.flush=interval")
+    flush_messages: int = setting(10_000, "messages between flushes for topics with martlet.flush=messages")
+    checkpoint_interval_ms: int = setting(5_000, "time between writes of the recovery points")
+    retention_check_interval_ms: int = setting(300_000, "time between looks for segments to delete")
+    cleaner_interval_ms: int = setting(15_000, "time between looks for segments to compact")
+    disk_reserve_bytes: int = setting(67_108_864, "free space below which publishes are refused with a retriable error")
+    shutdown_timeout_ms: int = setting(10_000, "time given to open requests when the broker stops")
+    log_level: str = setting("info", "debug, info, warning or error")
+    log_format: str = setting("auto", "text, json, or auto: text on a terminal, json elsewhere")
