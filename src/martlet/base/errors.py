@@ -128,7 +128,9 @@ class ErrorInfo(NamedTuple):
 
 
 ERROR_TABLE: dict[ErrorCode, ErrorInfo] = {
-    ErrorCode.UNKNOWN_SERVER_ERROR: ErrorInfo("The broker met an error it did not expect; its log says more.", False, False),
+    ErrorCode.UNKNOWN_SERVER_ERROR: ErrorInfo(
+        "The broker met an error it did not expect; its log says more.", False, False
+    ),
     ErrorCode.NONE: ErrorInfo("Success.", False, False),
     ErrorCode.OFFSET_OUT_OF_RANGE: ErrorInfo("The offset lies outside what the partition still holds.", False, False),
     ErrorCode.CORRUPT_MESSAGE: ErrorInfo("The batch's checksum or length is wrong.", True, False),
@@ -141,16 +143,22 @@ ERROR_TABLE: dict[ErrorCode, ErrorInfo] = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorInfo("The coordinator is still reading its log.", True, False),
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorInfo("There is no coordinator at the moment.", True, False),
     ErrorCode.NOT_COORDINATOR: ErrorInfo("This broker does not coordinate that key.", True, False),
-    ErrorCode.INVALID_TOPIC_EXCEPTION: ErrorInfo("The topic's name or the operation on it is not allowed.", False, False),
+    ErrorCode.INVALID_TOPIC_EXCEPTION: ErrorInfo(
+        "The topic's name or the operation on it is not allowed.", False, False
+    ),
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorInfo("The batch is larger than a segment.", False, False),
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorInfo("Fewer replicas are in sync than the topic demands.", True, False),
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorInfo("Written, but fewer replicas are in sync than the topic demands.", True, False),
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorInfo(
+        "Written, but fewer replicas are in sync than the topic demands.", True, False
+    ),
     ErrorCode.INVALID_REQUIRED_ACKS: ErrorInfo("acks must be -1, 0 or 1.", False, False),
     ErrorCode.ILLEGAL_GENERATION: ErrorInfo("The generation is not the group's current one.", False, False),
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: ErrorInfo("The member's protocols do not fit the group's.", False, False),
     ErrorCode.INVALID_GROUP_ID: ErrorInfo("The group's name is not allowed.", False, False),
     ErrorCode.UNKNOWN_MEMBER_ID: ErrorInfo("The group knows no such member.", False, False),
-    ErrorCode.INVALID_SESSION_TIMEOUT: ErrorInfo("The session timeout is outside what the broker allows.", False, False),
+    ErrorCode.INVALID_SESSION_TIMEOUT: ErrorInfo(
+        "The session timeout is outside what the broker allows.", False, False
+    ),
     ErrorCode.REBALANCE_IN_PROGRESS: ErrorInfo("The group is rebalancing; join again.", False, False),
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: ErrorInfo("Not allowed on this topic.", False, False),
     ErrorCode.GROUP_AUTHORIZATION_FAILED: ErrorInfo("Not allowed on this group.", False, False),
@@ -167,17 +175,25 @@ ERROR_TABLE: dict[ErrorCode, ErrorInfo] = {
     ErrorCode.NOT_CONTROLLER: ErrorInfo("This broker does not take administrative requests at the moment.", True, True),
     ErrorCode.INVALID_REQUEST: ErrorInfo("The request contradicts itself or the protocol.", False, False),
     ErrorCode.POLICY_VIOLATION: ErrorInfo("A policy of the cluster forbids it.", False, False),
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: ErrorInfo("A batch of this producer is missing before this one.", False, False),
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: ErrorInfo(
+        "A batch of this producer is missing before this one.", False, False
+    ),
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER: ErrorInfo("The batch was written before.", False, False),
     ErrorCode.INVALID_PRODUCER_EPOCH: ErrorInfo("A newer instance of this producer has taken over.", False, False),
     ErrorCode.INVALID_TXN_STATE: ErrorInfo("The transaction is not in a state that allows this.", False, False),
-    ErrorCode.INVALID_PRODUCER_ID_MAPPING: ErrorInfo("The producer id does not belong to the transactional id.", False, False),
-    ErrorCode.INVALID_TRANSACTION_TIMEOUT: ErrorInfo("The transaction timeout is longer than the broker allows.", False, False),
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: ErrorInfo(
+        "The producer id does not belong to the transactional id.", False, False
+    ),
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: ErrorInfo(
+        "The transaction timeout is longer than the broker allows.", False, False
+    ),
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorInfo("The previous transaction is still being ended.", True, False),
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: ErrorInfo("A newer coordinator has taken over.", False, False),
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorInfo("Not allowed for this transactional id.", False, False),
     ErrorCode.SECURITY_DISABLED: ErrorInfo("The broker runs without security features.", False, False),
-    ErrorCode.OPERATION_NOT_ATTEMPTED: ErrorInfo("Not tried, because another part of the request failed.", False, False),
+    ErrorCode.OPERATION_NOT_ATTEMPTED: ErrorInfo(
+        "Not tried, because another part of the request failed.", False, False
+    ),
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorInfo("The broker could not use its disk.", True, True),
     ErrorCode.LOG_DIR_NOT_FOUND: ErrorInfo("The broker has no such log directory.", False, False),
     ErrorCode.SASL_AUTHENTICATION_FAILED: ErrorInfo("The credentials were refused.", False, False),
@@ -191,7 +207,9 @@ ERROR_TABLE: dict[ErrorCode, ErrorInfo] = {
     ErrorCode.TOPIC_DELETION_DISABLED: ErrorInfo("Deleting topics is switched off.", False, False),
     ErrorCode.FENCED_LEADER_EPOCH: ErrorInfo("The request's leader epoch is older than the partition's.", True, True),
     ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorInfo("The request's leader epoch is newer than the partition's.", True, True),
-    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: ErrorInfo("This version of the request cannot carry that compression.", False, False),
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: ErrorInfo(
+        "This version of the request cannot carry that compression.", False, False
+    ),
     ErrorCode.STALE_BROKER_EPOCH: ErrorInfo("The broker has been registered anew.", False, False),
     ErrorCode.OFFSET_NOT_AVAILABLE: ErrorInfo("A new leader does not know the latest offset yet.", True, False),
     ErrorCode.MEMBER_ID_REQUIRED: ErrorInfo("Join again with the member id given.", False, False),
@@ -212,7 +230,9 @@ ERROR_TABLE: dict[ErrorCode, ErrorInfo] = {
     ErrorCode.UNKNOWN_TOPIC_ID: ErrorInfo("This broker knows no topic of this id.", True, True),
     ErrorCode.INCONSISTENT_TOPIC_ID: ErrorInfo("The topic id is not the one on disk.", True, True),
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: ErrorInfo("There is no such transactional id.", False, False),
-    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: ErrorInfo("The fetch session mixed topic names and topic ids.", True, False),
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: ErrorInfo(
+        "The fetch session mixed topic names and topic ids.", True, False
+    ),
     ErrorCode.FENCED_MEMBER_EPOCH: ErrorInfo("The member's epoch has been fenced; join again.", False, False),
     ErrorCode.UNRELEASED_INSTANCE_ID: ErrorInfo("The instance id is still in use.", False, False),
     ErrorCode.UNSUPPORTED_ASSIGNOR: ErrorInfo("The broker does not know this assignor.", False, False),

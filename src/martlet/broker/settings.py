@@ -29,6 +29,7 @@ class BrokerSettings:
     connections_max: int = setting(20_000, "connections served at once")
     connections_per_address_max: int = setting(20_000, "connections served at once from one address")
     idle_timeout_ms: int = setting(600_000, "a connection without requests is closed after this time")
+    receive_timeout_ms: int = setting(30_000, "time a client has to send one whole request (more for large ones)")
     request_bytes_max: int = setting(104_857_600, "largest request accepted")
     in_flight_bytes_max: int = setting(
         536_870_912, "bytes of requests held in memory over all connections before reading pauses"
@@ -37,7 +38,9 @@ class BrokerSettings:
         64, "requests of one connection being worked on before reading from it pauses"
     )
     write_buffer_bytes_max: int = setting(67_108_864, "unsent answer bytes of one connection before its requests wait")
-    stalled_write_timeout_ms: int = setting(60_000, "a client that reads nothing for so long while answers wait is cut off")
+    stalled_write_timeout_ms: int = setting(
+        60_000, "a client that reads nothing for so long while answers wait is cut off"
+    )
     fetch_bytes_max: int = setting(57_671_680, "largest answer to one fetch")
     flush_interval_ms: int = setting(1_000, "time between flushes for topics with martlet.flush=interval")
     flush_messages: int = setting(10_000, "messages between flushes for topics with martlet.flush=messages")

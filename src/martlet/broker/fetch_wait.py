@@ -1,0 +1,212 @@
+"""One fetch from arrival to answer: look at its partitions, wait while they hold too little, read, answer.
+
+Looking costs no disk access: partitions say where bytes lie and how many. Bytes are read once, when the answer goes
+out: on the event loop where they are in the page cache, in a thread where they are not.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from martlet.base.errors import ApiError, ErrorCode, StorageFailure
+from martlet.broker.partition import Partition
+from martlet.broker.request import Reply
+from martlet.broker.services import BrokerServices
+from martlet.log.partition_log import LogSlice
+from martlet.wire.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchTopic,
+    encode_fetch_response,
+)
+
+_CONSUMER_REPLICA_IDS: Final = (-1, -2)
+"""What ordinary and debugging consumers give as replica id; a broker would give its own."""
+_WAIT_MS_MAX: Final = 300_000
+"""A fetch waits no longer than this whatever it asks for, so that an abandoned one cannot stay for ever."""
+
+_TopicResults = list[tuple[str | None, bytes | None, list[FetchPartitionResult]]]
+
+
+class _Found(NamedTuple):
+    """Where one partition's answer stands and which bytes belong into it."""
+
+    partition: Partition
+    slice: LogSlice
+    results: list[FetchPartitionResult]
+    position: int
+
+
+class _Look:
+    """One look at every partition of a request."""
+
+    __slots__ = ("answer", "complete", "found", "size")
+
+    def __init__(self) -> None:
+        self.answer: _TopicResults = []
+        self.found: list[_Found] = []
+        self.size = 0
+        self.complete = False
+        """Something that must not wait: an error, a divergence, or a partition that gave all it may."""
+
+
+class WaitingFetch:
+    """A fetch that is being served; answered exactly once."""
+
+    __slots__ = ("_broker", "_parked_on", "_reply", "_request", "_retry_scheduled", "_timer")
+
+    def __init__(self, broker: BrokerServices, request: FetchRequest, reply: Reply) -> None:
+        self._broker = broker
+        self._request = request
+        self._reply = reply
+        self._parked_on: list[Partition] = []
+        self._retry_scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Answer now, or wait for the partitions to change."""
+        look = self._look()
+        if self._is_enough(look):
+            self._read_and_send(look)
+        else:
+            self._park()
+
+    # --- looking
+
+    def _is_enough(self, look: _Look) -> bool:
+        request = self._request
+        return look.complete or look.size >= request.min_bytes or request.max_wait_ms <= 0 or not request.topics
+
+    def _look(self) -> _Look:
+        look = _Look()
+        room = min(self._request.max_bytes, self._broker.settings.fetch_bytes_max)
+        for topic in self._request.topics:
+            results: list[FetchPartitionResult] = []
+            look.answer.append((topic.name, topic.topic_id, results))
+            for asked in topic.partitions:
+                try:
+                    result = self._look_at(look, topic, asked, results, max(room - look.size, 0))
+                except ApiError as error:
+                    look.complete = True
+                    self._broker.metrics.errors_total[error.code] += 1
+                    result = FetchPartitionResult(asked.partition, error.code)
+                results.append(result)
+        return look
+
+    def _look_at(
+        self, look: _Look, topic: FetchTopic, asked: FetchPartition, results: list[FetchPartitionResult], room: int
+    ) -> FetchPartitionResult:
+        partition = self._partition(topic, asked)
+        partition.check_online()
+        partition.check_leader_epoch(asked.current_leader_epoch)
+        log = partition.log
+        diverging = diverging_epoch(partition, asked)
+        if diverging is not None:
+            look.complete = True
+            return FetchPartitionResult(asked.partition, diverging_epoch=diverging)
+        limit = min(room, asked.partition_max_bytes)
+        piece = partition.locate(asked.fetch_offset, max_bytes=limit, at_least_one=not look.size)
+        if piece.size:
+            look.size += piece.size
+            look.complete = look.complete or piece.more_follows
+            look.found.append(_Found(partition, piece, results, len(results)))
+        watermark = partition.high_watermark
+        return FetchPartitionResult(asked.partition, 0, watermark, watermark, log.log_start_offset)
+
+    def _partition(self, topic: FetchTopic, asked: FetchPartition) -> Partition:
+        if self._request.replica_id not in _CONSUMER_REPLICA_IDS:
+            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only brokers of this cluster may fetch as replicas")
+        if topic.name is not None:
+            return self._broker.partitions.get(topic.name, asked.partition)
+        return self._broker.partitions.get_by_id(topic.topic_id or b"", asked.partition)
+
+    # --- waiting
+
+    def _park(self) -> None:
+        for partition in self._partitions():
+            partition.add_fetch_waiter(self._changed)
+            self._parked_on.append(partition)
+        self._broker.metrics.parked_fetches += 1
+        wait_ms = min(self._request.max_wait_ms, _WAIT_MS_MAX)
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._waited_enough)
+
+    def _partitions(self) -> Iterator[Partition]:
+        for topic in self._request.topics:
+            for asked in topic.partitions:
+                yield self._partition(topic, asked)
+
+    def _changed(self) -> None:
+        # Many appends may come in one turn of the loop; one look after it sees them all.
+        if not self._retry_scheduled:
+            self._retry_scheduled = True
+            asyncio.get_running_loop().call_soon(self._retry)
+
+    def _retry(self) -> None:
+        self._retry_scheduled = False
+        if self._timer is None:
+            return
+        if self._reply.abandoned:
+            self._unpark()
+            return
+        look = self._look()
+        if self._is_enough(look):
+            self._unpark()
+            self._read_and_send(look)
+
+    def _waited_enough(self) -> None:
+        self._unpark()
+        if not self._reply.abandoned:
+            self._read_and_send(self._look())
+
+    def _unpark(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._broker.metrics.parked_fetches -= 1
+        for partition in self._parked_on:
+            partition.remove_fetch_waiter(self._changed)
+        self._parked_on.clear()
+
+    # --- reading and answering
+
+    def _read_and_send(self, look: _Look) -> None:
+        if all(found.slice.is_cached() for found in look.found):
+            self._send(look, [_read(found.slice) for found in look.found])
+            return
+        loop = asyncio.get_running_loop()
+        reading = loop.run_in_executor(None, lambda: [_read(found.slice) for found in look.found])
+        reading.add_done_callback(lambda done: self._send(look, done.result()))
+
+    def _send(self, look: _Look, contents: list[bytes | StorageFailure]) -> None:
+        for found, content in zip(look.found, contents, strict=True):
+            result = found.results[found.position]
+            if isinstance(content, StorageFailure):
+                self._broker.partitions.storage_failed(found.partition, content)
+                found.results[found.position] = FetchPartitionResult(result.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+                continue
+            found.partition.counters.bytes_out += len(content)
+            found.partition.counters.fetches += 1
+            found.results[found.position] = result._replace(records=content)
+        self._reply.send(encode_fetch_response(self._reply.header.api_version, look.answer))
+
+
+def diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
+    """Where the reader's history leaves ours, if it does: it names the epoch of the last batch it has read."""
+    if asked.last_fetched_epoch < 0:
+        return None
+    log = partition.log
+    epoch, end_offset = log.epochs.end_offset_for(asked.last_fetched_epoch, log.end_offset)
+    if epoch < 0:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
+        return EpochEndOffset(epoch, end_offset)
+    return None
+
+
+def _read(piece: LogSlice) -> bytes | StorageFailure:
+    try:
+        return piece.read()
+    except StorageFailure as failure:
+        return failure

@@ -1,0 +1,116 @@
+"""Forces appended batches to the device, grouped: while one flush of a partition runs, the next one gathers.
+
+The waiting is done by a small pool of threads, because `fdatasync` blocks outside the interpreter lock; all
+state is touched on the event loop only. A flush that fails takes the log offline: its data's fate is unknown and
+trying again would hide it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from martlet.base.errors import StorageFailure
+from martlet.broker.flush_policy import FlushMode
+from martlet.broker.partition import Partition
+from martlet.log.partition_log import FlushTicket
+from martlet.observe.metrics import BrokerMetrics
+
+_THREADS: Final = 4
+_WRITE_BACK_BYTES: Final = 32 << 20
+"""Unflushed bytes after which a background flush starts whatever the policy, so that the kernel never has to stall
+our writes to catch up with dirty pages."""
+
+
+class Flusher:
+    """Decides when to flush which partition and does it."""
+
+    def __init__(self, metrics: BrokerMetrics, on_failure: Callable[[Partition, StorageFailure], None]) -> None:
+        self._metrics = metrics
+        self._on_failure = on_failure
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="martlet-flush")
+        self._again: dict[Partition, None] = {}
+        self._interval_due: dict[Partition, asyncio.TimerHandle] = {}
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._closed = False
+
+    def appended(self, partition: Partition) -> None:
+        """Bytes were appended: flush now, later, or never, by the partition's policy."""
+        if partition.wants_flush_now or partition.log.unflushed_bytes >= _WRITE_BACK_BYTES:
+            self.flush_soon(partition)
+        elif partition.policy.mode is FlushMode.INTERVAL and partition not in self._interval_due:
+            delay = partition.policy.interval_ms / 1000
+            loop = asyncio.get_running_loop()
+            self._interval_due[partition] = loop.call_later(delay, self._interval_passed, partition)
+
+    def flush_soon(self, partition: Partition) -> None:
+        """Start a flush, or note that another must follow the one under way."""
+        if self._closed:
+            return
+        if partition.flush_in_progress:
+            self._again[partition] = None
+            return
+        ticket = partition.log.begin_flush()
+        if ticket is None:
+            partition.flushed()
+            return
+        partition.flush_in_progress = True
+        partition.unflushed_messages = 0
+        self._running += 1
+        self._idle.clear()
+        loop = asyncio.get_running_loop()
+        self._pool.submit(self._sync, loop, partition, ticket)
+
+    async def flush_all(self, partitions: list[Partition]) -> None:
+        """Flush everything there is and wait for it; used when the broker stops and for checkpoints."""
+        for partition in partitions:
+            if not partition.offline:
+                self.flush_soon(partition)
+        await self._idle.wait()
+
+    async def aclose(self) -> None:
+        """Wait for running flushes, start no more."""
+        await self._idle.wait()
+        self._closed = True
+        for handle in self._interval_due.values():
+            handle.cancel()
+        self._interval_due.clear()
+        self._pool.shutdown()
+
+    def _interval_passed(self, partition: Partition) -> None:
+        self._interval_due.pop(partition, None)
+        if not partition.offline:
+            self.flush_soon(partition)
+
+    def _sync(self, loop: asyncio.AbstractEventLoop, partition: Partition, ticket: FlushTicket) -> None:
+        """Runs in a pool thread: wait for the device, then go back to the loop."""
+        started = time.perf_counter()
+        failure: StorageFailure | None = None
+        try:
+            ticket.sync()
+        except StorageFailure as error:
+            failure = error
+        elapsed_seconds = time.perf_counter() - started
+        loop.call_soon_threadsafe(self._synced, partition, ticket, failure, elapsed_seconds)
+
+    def _synced(
+        self, partition: Partition, ticket: FlushTicket, failure: StorageFailure | None, elapsed_seconds: float
+    ) -> None:
+        self._running -= 1
+        partition.flush_in_progress = False
+        if failure is not None:
+            self._again.pop(partition, None)
+            self._metrics.flush_failures += 1
+            self._on_failure(partition, failure)
+        else:
+            self._metrics.flush_seconds.observe(elapsed_seconds)
+            partition.log.complete_flush(ticket)
+            partition.flushed()
+            if partition in self._again:
+                del self._again[partition]
+                self.flush_soon(partition)
+        if not self._running:
+            self._idle.set()

@@ -1,0 +1,40 @@
+"""ApiVersions 0–4: what this broker serves, computed from the handlers.
+
+- Works before anything else on a connection. A version we do not know is answered in the layout of v0 with error 35
+  and the full table, so that the client can try again; the request's body is not read then.
+- v3+: the client's software name and version must be plain words, else INVALID_REQUEST.
+- v3+ features: none are finalized yet; they come with transactions, groups and queues.
+"""
+
+import re
+from typing import Final
+
+from martlet.base.errors import ErrorCode
+from martlet.broker.request import RequestContext
+from martlet.broker.services import BrokerServices
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+KEY: Final = ApiKey.API_VERSIONS
+VERSIONS: Final = (0, 4)
+REQUEST: Final = ApiVersionsRequest
+
+_SOFTWARE_WORD: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
+_FIRST_VERSION_WITH_SOFTWARE: Final = 3
+
+
+def handle(broker: BrokerServices, request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:
+    """The table of APIs; `request` is None when its version is not one of ours."""
+    keys = [
+        ApiVersion(api_key=api.key, min_version=api.advertised.first, max_version=api.advertised.last)
+        for _, api in sorted(broker.registry.items())
+    ]
+    code = ErrorCode.NONE
+    if request is None:
+        code = ErrorCode.UNSUPPORTED_VERSION
+    elif context.version >= _FIRST_VERSION_WITH_SOFTWARE and not (
+        _SOFTWARE_WORD.fullmatch(request.client_software_name)
+        and _SOFTWARE_WORD.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return ApiVersionsResponse(error_code=code, api_keys=keys)

@@ -1,0 +1,58 @@
+"""DeleteRecords 0–2: forget everything before an offset; -1 means everything committed so far.
+
+The new start is durable before the answer, so that a restart does not bring deleted records back.
+"""
+
+import asyncio
+from typing import Final
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.broker.request import RequestContext
+from martlet.broker.services import BrokerServices
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+KEY: Final = ApiKey.DELETE_RECORDS
+VERSIONS: Final = (0, 2)
+REQUEST: Final = DeleteRecordsRequest
+
+_UP_TO_HIGH_WATERMARK: Final = -1
+
+
+async def handle(
+    broker: BrokerServices, request: DeleteRecordsRequest, context: RequestContext
+) -> DeleteRecordsResponse:
+    """Advance every partition's start, then make the starts durable once."""
+    topics = [
+        DeleteRecordsTopicResult(
+            name=topic.name, partitions=[_delete(broker, topic.name, asked) for asked in topic.partitions]
+        )
+        for topic in request.topics
+    ]
+    await asyncio.get_running_loop().run_in_executor(None, broker.logs.checkpoint)
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _delete(broker: BrokerServices, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    index = asked.partition_index
+    try:
+        record = broker.image.topic(topic)
+        if record is not None and record.internal:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
+        partition = broker.partitions.get(topic, index)
+        partition.check_online()
+        if not partition.log.options.delete:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, f"{topic} is only compacted; its records are not deleted")
+        offset = partition.high_watermark if asked.offset == _UP_TO_HIGH_WATERMARK else asked.offset
+        if not 0 <= offset <= partition.high_watermark:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        partition.log.advance_log_start(offset)
+    except ApiError as error:
+        return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=error.code)
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=partition.log.log_start_offset)

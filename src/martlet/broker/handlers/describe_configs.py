@@ -1,0 +1,102 @@
+"""DescribeConfigs 1–4: settings of topics and brokers with where each value comes from.
+
+v3 adds types and explanations. Resource types: topic 2, broker 4; others have no settings here and are answered with
+INVALID_REQUEST. A broker's name is its id; the empty name means the cluster-wide defaults changed at run time.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.ids import BrokerId
+from martlet.broker.request import RequestContext
+from martlet.broker.services import BrokerServices
+from martlet.cluster.configs import BrokerLayers, ConfigEntry, ConfigSource, effective_broker_config
+from martlet.cluster.topic_names import check_topic_name
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+KEY: Final = ApiKey.DESCRIBE_CONFIGS
+VERSIONS: Final = (1, 4)
+REQUEST: Final = DescribeConfigsRequest
+
+TOPIC: Final = 2
+BROKER: Final = 4
+
+
+def handle(broker: BrokerServices, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+    """Describe every resource asked for."""
+    return DescribeConfigsResponse(results=[_describe(broker, request, asked) for asked in request.resources])
+
+
+def parse_broker_name(broker: BrokerServices, name: str) -> BrokerId | None:
+    """The broker a resource names: this one, or None for the cluster's defaults."""
+    if not name:
+        return None
+    if name != str(broker.broker_id):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"this is broker {broker.broker_id}; ask broker {name!r} for its settings"
+        )
+    return broker.broker_id
+
+
+def _describe(
+    broker: BrokerServices, request: DescribeConfigsRequest, asked: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(resource_type=asked.resource_type, resource_name=asked.resource_name)
+    try:
+        entries = _entries(broker, asked)
+    except ApiError as error:
+        result.error_code, result.error_message = error.code, error.detail
+        return result
+    result.configs = [
+        DescribeConfigsResourceResult(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+            synonyms=[
+                DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+                for synonym in (entry.synonyms if request.include_synonyms else ())
+            ],
+            config_type=entry.type,
+            documentation=entry.documentation if request.include_documentation else None,
+        )
+        for entry in entries
+    ]
+    return result
+
+
+def _entries(broker: BrokerServices, asked: DescribeConfigsResource) -> Sequence[ConfigEntry]:
+    # A null list asks for everything; some clients send an empty one and mean the same.
+    names = asked.configuration_keys or None
+    if asked.resource_type == TOPIC:
+        check_topic_name(asked.resource_name)
+        topic = broker.image.topic(asked.resource_name)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return broker.topic_settings.topic_config(topic).entries(names)
+    if asked.resource_type == BROKER:
+        if parse_broker_name(broker, asked.resource_name) is not None:
+            return broker.topic_settings.broker_config().entries(names)
+        defaults = BrokerLayers(dynamic_default=broker.image.broker_configs(None))
+        return [
+            entry
+            for entry in effective_broker_config(defaults).entries(names)
+            if entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
+        ]
+    raise unknown_resource_type(asked.resource_type)
+
+
+def unknown_resource_type(resource_type: int) -> ApiError:
+    """The error for a kind of resource that has no settings."""
+    text = f"resource type {resource_type} has no settings here; 2 (topic) and 4 (broker) have"
+    return ApiError(ErrorCode.INVALID_REQUEST, text)

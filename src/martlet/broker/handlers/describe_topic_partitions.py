@@ -1,0 +1,83 @@
+"""DescribeTopicPartitions 0: topics page by page, sorted by name; an empty list asks for all.
+
+The page ends after the number of partitions asked for (at most 2,000) and says where to go on. Eligible-leader
+replicas are null, as nothing here keeps any yet.
+"""
+
+from typing import Final
+
+from martlet.base.errors import ErrorCode
+from martlet.broker.handlers.metadata import describe_topic
+from martlet.broker.request import RequestContext
+from martlet.broker.services import BrokerServices
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from martlet.wire.messages.metadata import MetadataResponsePartition
+
+KEY: Final = ApiKey.DESCRIBE_TOPIC_PARTITIONS
+VERSIONS: Final = (0, 0)
+REQUEST: Final = DescribeTopicPartitionsRequest
+
+_PARTITIONS_MAX: Final = 2000
+
+
+def handle(
+    broker: BrokerServices, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    """One page of topics."""
+    names = sorted({topic.name for topic in request.topics} or {topic.name for topic in broker.image.topics()})
+    first_partition = 0
+    if request.cursor is not None:
+        start = request.cursor.topic_name
+        names = [name for name in names if name >= start]
+        first_partition = max(0, request.cursor.partition_index) if names and names[0] == start else 0
+    room = min(max(1, request.response_partition_limit), _PARTITIONS_MAX)
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        if not room:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first_partition)
+            break
+        topic, left = _describe(broker, name, first_partition, room)
+        response.topics.append(topic)
+        if left:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first_partition + len(topic.partitions))
+            break
+        room -= len(topic.partitions)
+        first_partition = 0
+    return response
+
+
+def _describe(
+    broker: BrokerServices, name: str, first_partition: int, room: int
+) -> tuple[DescribeTopicPartitionsResponseTopic, bool]:
+    """The topic with up to `room` partitions, and whether some are left."""
+    record = broker.image.topic(name)
+    if record is None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return DescribeTopicPartitionsResponseTopic(error_code=unknown, name=name), False
+    described = describe_topic(broker, record)
+    page = described.partitions[first_partition : first_partition + room]
+    topic = DescribeTopicPartitionsResponseTopic(
+        name=name,
+        topic_id=record.id,
+        is_internal=record.internal,
+        partitions=[_convert(partition) for partition in page],
+    )
+    return topic, first_partition + len(page) < len(described.partitions)
+
+
+def _convert(partition: MetadataResponsePartition) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=partition.error_code,
+        partition_index=partition.partition_index,
+        leader_id=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replica_nodes,
+        isr_nodes=partition.isr_nodes,
+    )

@@ -1,0 +1,34 @@
+"""InitProducerId 0–5: a fresh producer id, so that retries of publishes can be recognised.
+
+- Without a transactional id: a new id, epoch 0, every time; ids never repeat, over restarts and brokers.
+- v3+ may pass the old id and epoch to ask for a higher epoch; for a producer without transactional id a fresh id serves
+  the same end, and that is what Kafka answers too.
+Deviation: with a transactional id the answer is COORDINATOR_NOT_AVAILABLE until transactions are served.
+"""
+
+from typing import Final
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.broker.request import RequestContext
+from martlet.broker.services import BrokerServices
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+KEY: Final = ApiKey.INIT_PRODUCER_ID
+VERSIONS: Final = (0, 5)
+REQUEST: Final = InitProducerIdRequest
+
+
+async def handle(
+    broker: BrokerServices, request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse:
+    """Hand out an id."""
+    if request.transactional_id is not None:
+        empty = request.transactional_id == ""
+        code = ErrorCode.INVALID_REQUEST if empty else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+    try:
+        producer_id = await broker.producer_ids.take()
+    except ApiError as error:
+        return InitProducerIdResponse(error_code=error.code, producer_epoch=-1)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

@@ -1,0 +1,84 @@
+"""ListOffsets 1–11: offsets by timestamp and by the special timestamps.
+
+-1 latest (high watermark) · -2 earliest · -3 the record with the largest timestamp (v7) · -4 earliest on this disk (v8;
+the same as -2 here) · -5 last moved to tiered storage (v9; none here) · -6 earliest not yet moved (v11; none here) ·
+≥ 0 the first record at or after that time, or offset -1 without an error when there is none.
+v2 isolation level, v4 leader epochs, v10 a timeout, which never matters because nothing here waits.
+"""
+
+from typing import Final
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.ids import NO_LEADER_EPOCH, NO_OFFSET
+from martlet.broker.partition import Partition
+from martlet.broker.request import RequestContext
+from martlet.broker.services import BrokerServices
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+KEY: Final = ApiKey.LIST_OFFSETS
+VERSIONS: Final = (1, 11)
+REQUEST: Final = ListOffsetsRequest
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+_FIRST_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+
+def handle(broker: BrokerServices, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    """Look every partition up; one that fails does not harm the others."""
+    topics = []
+    for topic in request.topics:
+        found = [_answer(broker, topic.name, asked, context.version) for asked in topic.partitions]
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=found))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _answer(
+    broker: BrokerServices, topic: str, asked: ListOffsetsPartition, version: int
+) -> ListOffsetsPartitionResponse:
+    try:
+        partition = broker.partitions.get(topic, asked.partition_index)
+        partition.check_online()
+        partition.check_leader_epoch(asked.current_leader_epoch)
+        timestamp, offset, epoch = look_up(partition, asked.timestamp, version)
+    except ApiError as error:
+        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, timestamp=timestamp, offset=offset, leader_epoch=epoch
+    )
+
+
+def look_up(partition: Partition, timestamp: int, version: int) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch) for one question."""
+    log = partition.log
+    end = partition.high_watermark
+    if timestamp < 0 and version < _FIRST_VERSION.get(timestamp, 0):
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+    if timestamp == LATEST:
+        return -1, end, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = log.log_start_offset
+        return -1, start, log.leader_epoch_at(start)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return -1, NO_OFFSET, NO_LEADER_EPOCH
+    if timestamp == MAX_TIMESTAMP:
+        found = log.max_timestamp_offset(end)
+    elif timestamp >= 0:
+        found = log.offset_for_timestamp(timestamp, end_offset=end)
+    else:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"timestamp {timestamp} has no meaning")
+    if found is None:
+        return -1, NO_OFFSET, NO_LEADER_EPOCH
+    return found.timestamp_ms, found.offset, found.leader_epoch

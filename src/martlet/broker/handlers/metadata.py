@@ -1,0 +1,102 @@
+"""Metadata 0–13: brokers, topics, leaders; topics are created on first mention where that is allowed.
+
+- v0: an empty list asks for all topics; v1+: null does, and an empty list asks for none. v7 leader epochs, v10 topic
+  ids in answers, v12 look-up by id, v13 a top-level error.
+- v0–3 cannot say whether a topic may be created, so the broker's setting alone decides there.
+- A topic asked for by id and unknown gets UNKNOWN_TOPIC_ID; by name UNKNOWN_TOPIC_OR_PARTITION.
+- Creating waits until the topic is visible, so the first answer already carries its leader.
+"""
+
+from typing import Final
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.ids import NO_BROKER, NO_TOPIC_ID, TopicId
+from martlet.broker.request import RequestContext
+from martlet.broker.services import BrokerServices
+from martlet.cluster.records import TopicRecord
+from martlet.cluster.topic_names import check_topic_name
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+KEY: Final = ApiKey.METADATA
+VERSIONS: Final = (0, 13)
+REQUEST: Final = MetadataRequest
+
+
+async def handle(broker: BrokerServices, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    """Describe the brokers and the topics asked for."""
+    asks_for_all = request.topics is None or (context.version == 0 and not request.topics)
+    if asks_for_all:
+        topics = [describe_topic(broker, topic) for topic in broker.image.topics()]
+    else:
+        may_create = broker.settings.auto_create_topics and request.allow_auto_topic_creation
+        topics = [await _describe_asked(broker, asked, may_create) for asked in request.topics or ()]
+    return MetadataResponse(
+        brokers=describe_brokers(broker, context),
+        cluster_id=broker.cluster_id,
+        controller_id=broker.broker_id,
+        topics=topics,
+    )
+
+
+def describe_brokers(broker: BrokerServices, context: RequestContext) -> list[MetadataResponseBroker]:
+    """This broker, under the address the client can reach it by."""
+    address = broker.address_for(context.link)
+    return [
+        MetadataResponseBroker(
+            node_id=broker.broker_id, host=address.host, port=address.port, rack=broker.settings.rack or None
+        )
+    ]
+
+
+def describe_topic(broker: BrokerServices, topic: TopicRecord) -> MetadataResponseTopic:
+    """One topic with the state of its partitions."""
+    partitions = [
+        MetadataResponsePartition(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE if record.leader is None else ErrorCode.NONE,
+            partition_index=record.partition,
+            leader_id=NO_BROKER if record.leader is None else record.leader,
+            leader_epoch=record.leader_epoch,
+            replica_nodes=list(record.replicas),
+            isr_nodes=list(record.in_sync_replicas),
+        )
+        for record in broker.image.partitions(topic.name)
+    ]
+    return MetadataResponseTopic(name=topic.name, topic_id=topic.id, is_internal=topic.internal, partitions=partitions)
+
+
+async def _describe_asked(
+    broker: BrokerServices, asked: MetadataRequestTopic, may_create: bool
+) -> MetadataResponseTopic:
+    if asked.topic_id != NO_TOPIC_ID:
+        topic = broker.image.topic_by_id(TopicId(asked.topic_id))
+        if topic is None:
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id)
+        return describe_topic(broker, topic)
+    name = asked.name or ""
+    try:
+        topic = broker.image.topic(name)
+        if topic is None:
+            check_topic_name(name)
+            topic = await _create(broker, name) if may_create else None
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    except ApiError as error:
+        return MetadataResponseTopic(error_code=error.code, name=name)
+    return describe_topic(broker, topic)
+
+
+async def _create(broker: BrokerServices, name: str) -> TopicRecord | None:
+    try:
+        await broker.admin.create_topic(name)
+    except ApiError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+    return broker.image.topic(name)

@@ -1,0 +1,117 @@
+"""What a broker does by itself, now and then: recovery points, retention, compaction, and watching the disk's space.
+
+Each duty is a loop of its own with its own interval. Work that blocks (compaction's reading and writing, checkpoint
+files) runs in one worker thread; decisions about logs are made on the event loop. A duty that fails is logged and
+tried again at its next turn; this is one of the named supervisors that may catch everything.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from martlet.base.clock import Clock
+from martlet.base.errors import StorageFailure
+from martlet.broker.partition import Partition
+from martlet.broker.partition_table import PartitionTable
+from martlet.broker.settings import BrokerSettings
+from martlet.log.log_directory import LogDirectory
+
+logger = logging.getLogger(__name__)
+
+_DISK_CHECK_MS: Final = 1_000
+
+
+class Housekeeping:
+    """Owner of the background tasks; `start` begins them, `aclose` ends them."""
+
+    def __init__(self, settings: BrokerSettings, clock: Clock, logs: LogDirectory, partitions: PartitionTable) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._logs = logs
+        self._partitions = partitions
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="martlet-housekeeping")
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin every duty."""
+        settings = self._settings
+        self._every(settings.checkpoint_interval_ms, self.checkpoint)
+        self._every(settings.retention_check_interval_ms, self.apply_retention)
+        self._every(settings.cleaner_interval_ms, self.compact)
+        self._every(_DISK_CHECK_MS, self.watch_disk)
+
+    async def aclose(self) -> None:
+        """End the duties; one that is under way is finished first where it must not be cut."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._worker.shutdown()
+
+    # --- the duties
+
+    async def checkpoint(self) -> None:
+        """Write down from where a crashed broker would have to look at its logs again."""
+        await self._in_worker(self._logs.begin_checkpoint().write)
+
+    async def apply_retention(self) -> None:
+        """Delete segments that are too old or too many, and files whose deletion is due."""
+        now_ms = self._clock.now_ms()
+        for partition in self._partitions.open_partitions():
+            if partition.offline:
+                continue
+            partition.log.maybe_roll(now_ms)
+            removed = partition.log.delete_old_segments(now_ms, up_to_offset=partition.high_watermark)
+            if removed:
+                logger.info("retention removed %d segment(s) of %s", removed, partition.name)
+                partition.wake_fetches()
+            partition.log.remove_deleted_files(now_ms)
+            await asyncio.sleep(0)
+        self._logs.remove_deleted(now_ms)
+
+    async def compact(self) -> None:
+        """Compact the partitions that are dirty enough, one after another."""
+        for partition in self._partitions.open_partitions():
+            if not partition.offline and partition.log.options.compact:
+                await self._compact(partition)
+
+    async def watch_disk(self) -> None:
+        """Refuse publishes while the disk has too little space, and accept them again when there is enough."""
+        free = self._logs.free_bytes()
+        table = self._partitions
+        if free < self._settings.disk_reserve_bytes:
+            if table.full_since_ms is None:
+                table.full_since_ms = self._clock.now_ms()
+                logger.error("only %d bytes are free on the disk; publishes are refused until there is more", free)
+        elif table.full_since_ms is not None:
+            table.full_since_ms = None
+            logger.warning("the disk has space again (%d bytes); publishes are accepted", free)
+
+    # --- how
+
+    async def _compact(self, partition: Partition) -> None:
+        now_ms = self._clock.now_ms()
+        plan = partition.log.plan_compaction(now_ms, up_to_offset=partition.high_watermark)
+        if plan is None:
+            return
+        await self._in_worker(plan.run)
+        if not partition.offline:
+            partition.log.complete_compaction(plan, now_ms)
+            logger.info("compacted %s", partition.name)
+
+    async def _in_worker(self, work: Callable[[], None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._worker, work)
+
+    def _every(self, interval_ms: int, duty: Callable[[], Awaitable[None]]) -> None:
+        self._tasks.append(asyncio.create_task(self._repeat(interval_ms, duty), name=f"martlet-{duty.__name__}"))
+
+    async def _repeat(self, interval_ms: int, duty: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                await duty()
+            except StorageFailure as failure:
+                logger.error("%s failed: %s", duty.__name__, failure)
+            except Exception:
+                logger.exception("%s failed", duty.__name__)

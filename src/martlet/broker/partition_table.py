@@ -1,0 +1,165 @@
+"""The partitions this broker leads, opened when first used, and kept in step with the cluster's metadata.
+
+Looking a partition up is the first step of every publish and fetch, so it is one dictionary access; everything
+else (opening the log, settings, deletion) happens off that path.
+
+Invariant: (T1) a partition object exists only for a topic id in the metadata image, and its leader epoch is the one
+this very process was elected with: leadership never survives a restart.
+"""
+
+import logging
+from collections.abc import Callable
+
+from martlet.base.clock import Clock
+from martlet.base.errors import ApiError, DiskFull, ErrorCode, StorageFailure
+from martlet.base.ids import BrokerId, TopicId, TopicPartition
+from martlet.broker.flush_policy import FlushPolicy, decide_flush_mode
+from martlet.broker.flusher import Flusher
+from martlet.broker.partition import Partition
+from martlet.broker.topic_settings import TopicSettings
+from martlet.cluster.image import MetadataImage
+from martlet.cluster.records import PartitionRecord, TopicRecord
+from martlet.log.log_directory import LogDirectory
+from martlet.observe.metrics import BrokerMetrics
+
+logger = logging.getLogger(__name__)
+
+
+class PartitionTable:
+    """Owner of every open partition of this broker."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        image: MetadataImage,
+        logs: LogDirectory,
+        topic_settings: TopicSettings,
+        metrics: BrokerMetrics,
+        clock: Clock,
+        on_storage_failure: Callable[[StorageFailure], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._image = image
+        self._logs = logs
+        self._topic_settings = topic_settings
+        self._metrics = metrics
+        self._clock = clock
+        self._on_storage_failure = on_storage_failure
+        self._open: dict[tuple[str, int], Partition] = {}
+        self.flusher = Flusher(metrics, self.storage_failed)
+        self.full_since_ms: int | None = None
+        """When the disk was found full; publishes are refused until there is space again."""
+
+    # --- looking up
+
+    def get(self, topic: str, index: int) -> Partition:
+        """The partition, opened if need be; raises ApiError when it does not exist or is led elsewhere."""
+        partition = self._open.get((topic, index))
+        return partition if partition is not None else self._open_partition(topic, index)
+
+    def get_by_id(self, topic_id: bytes, index: int) -> Partition:
+        """The same by topic id."""
+        topic = self._image.topic_by_id(TopicId(topic_id))
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return self.get(topic.name, index)
+
+    def open_partitions(self) -> list[Partition]:
+        """Every partition that has been used since the start."""
+        return list(self._open.values())
+
+    def check_writable(self) -> None:
+        """Raise when publishes are refused because the disk is full."""
+        if self.full_since_ms is not None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker's disk is full; publishes are refused for now")
+
+    # --- following the metadata
+
+    def open_existing(self) -> None:
+        """At start: open what is on disk and belongs to a known topic; set aside what does not."""
+        for name in self._logs.partitions():
+            topic = self._image.topic(name.topic)
+            stored_id = self._logs.topic_id(name)
+            if topic is None or (stored_id is not None and stored_id != topic.id):
+                stray = self._logs.set_aside(name)
+                logger.warning("partition %s belongs to no known topic; its files were kept as %s", name, stray)
+                continue
+            self.get(name.topic, name.partition)
+
+    def topic_deleted(self, topic: TopicRecord) -> None:
+        """Close and delete the topic's partitions; waiting requests are woken to find them gone."""
+        for index in range(topic.partition_count):
+            partition = self._open.pop((topic.name, index), None)
+            if partition is not None:
+                partition.offline = True
+                partition.wake_fetches()
+            name = TopicPartition(topic.name, index)
+            if self._logs.topic_id(name) in (None, topic.id):
+                self._logs.delete(name)
+        self._metrics.forget_topic(topic.name)
+
+    def topic_changed(self, topic: TopicRecord) -> None:
+        """Apply changed settings to the topic's open partitions."""
+        for index in range(topic.partition_count):
+            partition = self._open.get((topic.name, index))
+            if partition is not None:
+                partition.log.update_options(self._topic_settings.log_options(topic))
+                partition.policy = self._policy(topic, self._image.partition(topic.name, index))
+
+    # --- what partitions report
+
+    def appended(self, partition: Partition) -> None:
+        self.flusher.appended(partition)
+
+    def disk_full(self, partition: Partition, error: DiskFull) -> None:
+        if self.full_since_ms is None:
+            self.full_since_ms = self._clock.now_ms()
+            logger.error("the disk is full (%s); publishes are refused until there is space", error)
+
+    def storage_failed(self, partition: Partition, error: StorageFailure) -> None:
+        if not partition.offline:
+            partition.offline = True
+            partition.wake_fetches()
+            logger.critical("storage of %s failed: %s", partition.name, error)
+            self._on_storage_failure(error)
+
+    # --- opening
+
+    def _open_partition(self, topic_name: str, index: int) -> Partition:
+        topic = self._image.topic(topic_name)
+        record = self._image.partition(topic_name, index)
+        if topic is None or record is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not record.is_led_by(self._broker_id, self._incarnation):
+            code = ErrorCode.LEADER_NOT_AVAILABLE if record.leader is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            raise ApiError(code)
+        name = TopicPartition(topic_name, index)
+        try:
+            log = self._logs.get(name)
+            if log is None:
+                options = self._topic_settings.log_options(topic)
+                log = self._logs.create(name, topic.id, options, now_ms=self._clock.now_ms())
+        except DiskFull as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except StorageFailure as error:
+            logger.critical("cannot open %s: %s", name, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        partition = Partition(
+            name,
+            topic.id,
+            log,
+            record.leader_epoch,
+            self._policy(topic, record),
+            self._metrics.topic(topic_name),
+            self,
+        )
+        log.epochs.assign(record.leader_epoch, log.end_offset)
+        self._open[(topic_name, index)] = partition
+        if log.flushed_offset < log.end_offset:
+            self.flusher.flush_soon(partition)
+        return partition
+
+    def _policy(self, topic: TopicRecord, record: PartitionRecord | None) -> FlushPolicy:
+        flush = self._topic_settings.flush(topic)
+        replicas = len(record.replicas) if record is not None else 1
+        return FlushPolicy(decide_flush_mode(flush.configured, replicas), flush.interval_ms, flush.messages)

@@ -1,0 +1,93 @@
+"""What a handler is given and how it answers: the context of a request and its place in the line of replies.
+
+Invariant: (R1) replies of one connection leave in the order of its requests, whatever order they become ready
+in. `Reply` is that place in line; the connection owns the line.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from martlet.observe.metrics import DropReason
+from martlet.wire.headers import RequestHeader, response_prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where something listens or connects from."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """HOST:PORT, with brackets around an IPv6 address; raises ValueError naming what is wrong."""
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return Address(host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port))
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The two ends of a connection."""
+
+    peer: Address
+    local: Address
+    """The address the client connected to: what it is told to use when no other is advertised."""
+
+
+class RequestContext(NamedTuple):
+    """What a handler may know besides the request itself."""
+
+    link: Link
+    version: int
+    client_id: str | None
+
+
+class ReplyLine(Protocol):
+    """The connection, as far as a reply cares."""
+
+    def reply_ready(self) -> None: ...
+
+    def refuse(self, reason: str, kind: DropReason = ...) -> None: ...
+
+
+class Reply:
+    """One request's place in its connection's line of replies; completed exactly once."""
+
+    __slots__ = ("_line", "abandoned", "chunks", "header", "ready")
+
+    def __init__(self, header: RequestHeader, line: ReplyLine) -> None:
+        self.header = header
+        self.ready = False
+        self.chunks: Sequence[bytes] = ()
+        self.abandoned = False
+        """Set when the connection is gone; parked work may stop early."""
+        self._line = line
+
+    def send(self, chunks: Sequence[bytes]) -> None:
+        """Give the body of the response; an empty sequence answers with an empty body."""
+        if self.ready or self.abandoned:
+            return
+        size = sum(map(len, chunks))
+        header = self.header
+        prefix = response_prefix(header.correlation_id, header.api_key, header.api_version, size)
+        self.chunks = (prefix, *chunks)
+        self.ready = True
+        self._line.reply_ready()
+
+    def send_nothing(self) -> None:
+        """Leave the line without a response, as a publish with acks=0 does."""
+        if self.ready or self.abandoned:
+            return
+        self.ready = True
+        self._line.reply_ready()
+
+    def refuse(self, reason: str, kind: DropReason) -> None:
+        """Close the connection instead of answering: the only way some requests can be told of a failure."""
+        if not self.abandoned:
+            self._line.refuse(reason, kind)

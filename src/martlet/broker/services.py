@@ -1,0 +1,52 @@
+"""What every handler may reach: one record of the broker's parts, put together by `app.py` and never changed after.
+
+Only references live here; behaviour lives in the parts.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from martlet.base.clock import Clock
+from martlet.base.ids import BrokerId
+from martlet.broker.partition_table import PartitionTable
+from martlet.broker.producer_ids import ProducerIdPool
+from martlet.broker.request import Address, Link, parse_address
+from martlet.broker.settings import BrokerSettings
+from martlet.broker.topic_admin import TopicAdmin
+from martlet.broker.topic_settings import TopicSettings
+from martlet.cluster.image import MetadataImage
+from martlet.log.log_directory import LogDirectory
+from martlet.observe.metrics import BrokerMetrics
+
+if TYPE_CHECKING:
+    from martlet.broker.registry import Api
+
+
+@dataclass(slots=True)
+class BrokerServices:
+    """The parts of one running broker."""
+
+    settings: BrokerSettings
+    clock: Clock
+    cluster_id: str
+    image: MetadataImage
+    admin: TopicAdmin
+    partitions: PartitionTable
+    topic_settings: TopicSettings
+    producer_ids: ProducerIdPool
+    logs: LogDirectory
+    metrics: BrokerMetrics
+    registry: Mapping[int, "Api"]
+    fail: Callable[[BaseException], None]
+    """Stops the process: something happened after which going on would make it worse."""
+
+    @property
+    def broker_id(self) -> BrokerId:
+        return BrokerId(self.settings.broker_id)
+
+    def address_for(self, link: Link) -> Address:
+        """Where a client on this connection should find this broker."""
+        if self.settings.advertised:
+            return parse_address(self.settings.advertised)
+        return link.local

@@ -1,0 +1,105 @@
+"""From configurations to behaviour: the log options and flush settings of a topic, and this broker's own settings by
+Kafka's names.
+
+What wins over what is decided in `martlet.cluster.configs`; here the winners become the values that the log and the
+flusher use.
+"""
+
+from typing import NamedTuple
+
+from martlet.base.ids import BrokerId
+from martlet.broker.settings import BrokerSettings
+from martlet.cluster.configs import (
+    BrokerLayers,
+    EffectiveConfig,
+    effective_broker_config,
+    effective_topic_config,
+)
+from martlet.cluster.image import MetadataImage
+from martlet.cluster.records import TopicRecord
+from martlet.log.options import LogOptions
+
+
+class FlushSettings(NamedTuple):
+    """A topic's flush configuration, before `auto` is decided."""
+
+    configured: str
+    interval_ms: int
+    messages: int
+
+
+class TopicSettings:
+    """Looks up what is in force for a topic on this broker; always fresh, nothing is cached."""
+
+    def __init__(self, settings: BrokerSettings, image: MetadataImage, static: dict[str, str]) -> None:
+        self._broker_id = BrokerId(settings.broker_id)
+        self._image = image
+        self._static = static
+
+    def layers(self) -> BrokerLayers:
+        """This broker's settings, layer by layer."""
+        return BrokerLayers(
+            dynamic_broker=self._image.broker_configs(self._broker_id),
+            dynamic_default=self._image.broker_configs(None),
+            static=self._static,
+        )
+
+    def topic_config(self, topic: TopicRecord) -> EffectiveConfig:
+        return effective_topic_config(topic.configs, self.layers())
+
+    def broker_config(self) -> EffectiveConfig:
+        return effective_broker_config(self.layers())
+
+    def flush(self, topic: TopicRecord) -> FlushSettings:
+        """When this topic's batches are forced to the device."""
+        config = self.topic_config(topic)
+        return FlushSettings(config.text("martlet.flush"), config.number("flush.ms"), config.number("flush.messages"))
+
+    def log_options(self, topic: TopicRecord) -> LogOptions:
+        """What the log of each of the topic's partitions goes by."""
+        config = self.topic_config(topic)
+        policies = config.words("cleanup.policy")
+        return LogOptions(
+            segment_bytes=config.number("segment.bytes"),
+            segment_ms=config.number("segment.ms"),
+            index_interval_bytes=config.number("index.interval.bytes"),
+            retention_ms=config.number("retention.ms"),
+            retention_bytes=config.number("retention.bytes"),
+            max_message_bytes=config.number("max.message.bytes"),
+            delete="delete" in policies,
+            compact="compact" in policies,
+            delete_retention_ms=config.number("delete.retention.ms"),
+            min_compaction_lag_ms=config.number("min.compaction.lag.ms"),
+            max_compaction_lag_ms=config.number("max.compaction.lag.ms"),
+            min_cleanable_dirty_ratio=config.real("min.cleanable.dirty.ratio"),
+            log_append_time=config.text("message.timestamp.type") == "LogAppendTime",
+            timestamp_before_max_ms=config.number("message.timestamp.before.max.ms"),
+            timestamp_after_max_ms=config.number("message.timestamp.after.max.ms"),
+            file_delete_delay_ms=config.number("file.delete.delay.ms"),
+        )
+
+
+def static_configs(settings: BrokerSettings, *, kafka_address: str, log_directory: str) -> dict[str, str]:
+    """The settings this broker was started with, by the names Kafka's tools ask for."""
+    advertised = settings.advertised or kafka_address
+    return {
+        "broker.id": str(settings.broker_id),
+        "node.id": str(settings.broker_id),
+        "broker.rack": settings.rack,
+        "listeners": f"PLAINTEXT://{kafka_address}",
+        "advertised.listeners": f"PLAINTEXT://{advertised}",
+        "log.dirs": log_directory,
+        "auto.create.topics.enable": str(settings.auto_create_topics).lower(),
+        "num.partitions": str(settings.default_partitions),
+        "default.replication.factor": str(settings.default_replication_factor),
+        "max.connections": str(settings.connections_max),
+        "max.connections.per.ip": str(settings.connections_per_address_max),
+        "connections.max.idle.ms": str(settings.idle_timeout_ms),
+        "socket.request.max.bytes": str(settings.request_bytes_max),
+        "fetch.max.bytes": str(settings.fetch_bytes_max),
+        "log.cleaner.backoff.ms": str(settings.cleaner_interval_ms),
+        "log.flush.interval.ms": str(settings.flush_interval_ms),
+        "log.flush.interval.messages": str(settings.flush_messages),
+        "log.flush.offset.checkpoint.interval.ms": str(settings.checkpoint_interval_ms),
+        "log.retention.check.interval.ms": str(settings.retention_check_interval_ms),
+    }

@@ -1,0 +1,208 @@
+"""A broker's settings from flags, environment, file and defaults, each value with its origin.
+
+A flag beats `MARTLET_<KEY>`, which beats the file, which beats the default. The file is the one named by `--config` or
+MARTLET_CONFIG, else `martlet.toml` in the working directory if there is one. Keys and defaults are those of
+`BrokerSettings`; this module only adds what each value may be.
+
+A wrong key or value is refused with a sentence that names where it stands and what is allowed. An unknown MARTLET_*
+variable is only noted, never refused: in Kubernetes a service called "martlet" puts variables of that name into every
+container.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple
+
+from martlet.broker.settings import BrokerSettings
+from martlet.cli.exit_codes import ExitCode
+from martlet.cli.failures import CommandFailed
+from martlet.client.addresses import parse_address
+
+DEFAULT_FILE: Final = "martlet.toml"
+FILE_VARIABLE: Final = "MARTLET_CONFIG"
+PREFIX: Final = "MARTLET_"
+
+_OTHER_VARIABLES: Final = frozenset({FILE_VARIABLE, "MARTLET_BOOTSTRAP", "MARTLET_TIMEOUT", "MARTLET_PURE"})
+_KUBERNETES: Final = ("_SERVICE_HOST", "_SERVICE_PORT", "_PORT", "_TCP", "_UDP", "_ADDR", "_PROTO")
+
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "log_level": ("debug", "info", "warning", "error"),
+    "log_format": ("auto", "text", "json"),
+}
+_ADDRESSES: Final = frozenset({"kafka", "operations", "advertised"})
+_MAY_BE_EMPTY: Final = frozenset({"advertised", "rack"})
+_AT_LEAST_ONE: Final = frozenset(
+    {
+        "default_partitions",
+        "default_replication_factor",
+        "connections_max",
+        "connections_per_address_max",
+        "request_bytes_max",
+    }
+)
+_TRUE: Final = frozenset({"true", "yes", "on", "1"})
+_FALSE: Final = frozenset({"false", "no", "off", "0"})
+
+DEFAULTS: Final = {field.name: field.default for field in fields(BrokerSettings)}
+EXPLANATIONS: Final = {field.name: str(field.metadata["help"]) for field in fields(BrokerSettings)}
+
+
+class Origin(NamedTuple):
+    """Where a value comes from: the kind of place and its name there."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}".strip()
+
+
+_DEFAULT: Final = Origin("default", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Settings in effect, the origin of each, and what is worth a note."""
+
+    settings: BrokerSettings
+    origins: Mapping[str, Origin]
+    notes: tuple[str, ...]
+
+
+class SettingsError(CommandFailed):
+    """A setting that cannot be used."""
+
+    def __init__(self, message: str, next_step: str | None = None) -> None:
+        super().__init__(ExitCode.USAGE, message, next_step)
+
+
+def load_configuration(
+    flags: Mapping[str, tuple[str, str]], *, environment: Mapping[str, str], file: str | None = None
+) -> Configuration:
+    """Put the layers together. `flags` holds by key the flag's name and its text; None for no flag is left out."""
+    values: dict[str, object] = dict(DEFAULTS)
+    origins: dict[str, Origin] = dict.fromkeys(DEFAULTS, _DEFAULT)
+
+    def take(key: str, value: object, origin: Origin) -> None:
+        values[key] = check_value(key, value, f"{origin.kind} {origin.name}")
+        origins[key] = origin
+
+    path = file or environment.get(FILE_VARIABLE) or (DEFAULT_FILE if os.path.exists(DEFAULT_FILE) else None)
+    if path is not None:
+        for key, value in _read_file(path).items():
+            take(key, value, Origin("file", f"{path}: {key}"))
+    notes = []
+    for variable, text in sorted(environment.items()):
+        key = variable.removeprefix(PREFIX).lower()
+        if not variable.startswith(PREFIX) or variable in _OTHER_VARIABLES or variable.endswith(_KUBERNETES):
+            continue
+        if key in DEFAULTS:
+            take(key, text, Origin("environment", variable))
+        else:
+            notes.append(f"the environment variable {variable} names no setting and is ignored{_did_you_mean(key)}")
+    for key, (flag, text) in flags.items():
+        if key not in DEFAULTS:
+            raise SettingsError(f"{flag}: there is no setting {key!r}{_did_you_mean(key)}", _SEE_ALL)
+        take(key, text, Origin("flag", flag))
+    return Configuration(_settings(values), origins, tuple(notes))
+
+
+_SEE_ALL: Final = "`martlet config show` lists every setting with its value"
+
+
+def _settings(values: Mapping[str, Any]) -> BrokerSettings:
+    return BrokerSettings(**values)
+
+
+def _read_file(path: str) -> dict[str, object]:
+    try:
+        with open(path, "rb") as stream:
+            content = tomllib.load(stream)
+    except FileNotFoundError:
+        raise SettingsError(f"there is no configuration file {path}") from None
+    except OSError as error:
+        raise SettingsError(f"the configuration file {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"the configuration file {path} is not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"the configuration file {path} is not valid TOML: {error}") from None
+    for key in content:
+        if key not in DEFAULTS:
+            raise SettingsError(f"{path}: there is no setting {key!r}{_did_you_mean(key)}", _SEE_ALL)
+    return content
+
+
+def _did_you_mean(key: str) -> str:
+    close = difflib.get_close_matches(key, DEFAULTS, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def check_value(key: str, value: object, where: str) -> object:
+    """The value in the setting's own type; `value` is text, or what TOML made of it."""
+    default = DEFAULTS[key]
+    if isinstance(default, bool):
+        return _boolean(key, value, where)
+    if isinstance(default, int):
+        return _number(key, value, where)
+    return _text(key, value, where)
+
+
+def _refuse(where: str, key: str, value: object, allowed: str) -> SettingsError:
+    return SettingsError(f"{where}: {key} cannot be {value!r}; allowed is {allowed}")
+
+
+def _boolean(key: str, value: object, where: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in _TRUE | _FALSE:
+        return value.strip().lower() in _TRUE
+    raise _refuse(where, key, value, "true or false")
+
+
+def _number(key: str, value: object, where: str) -> int:
+    lowest = 1 if key in _AT_LEAST_ONE else 0
+    allowed = f"a whole number from {lowest} up"
+    if isinstance(value, str):
+        try:
+            value = int(value)
+        except ValueError:
+            raise _refuse(where, key, value, allowed) from None
+    if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+        raise _refuse(where, key, value, allowed)
+    return value
+
+
+def _text(key: str, value: object, where: str) -> str:
+    choices = _CHOICES.get(key)
+    allowed = ", ".join(choices) if choices else "HOST:PORT" if key in _ADDRESSES else "text"
+    if not isinstance(value, str):
+        raise _refuse(where, key, value, allowed)
+    text = value.strip()
+    if not text:
+        if key in _MAY_BE_EMPTY:
+            return ""
+        raise _refuse(where, key, value, f"{allowed}, not empty")
+    if choices and text not in choices:
+        raise _refuse(where, key, value, allowed)
+    if key in _ADDRESSES:
+        try:
+            return str(parse_address(text, default_port=_port_of_default(key)))
+        except ValueError as error:
+            raise SettingsError(f"{where}: {key}: {error}") from None
+    return text
+
+
+def _port_of_default(key: str) -> int:
+    default = str(DEFAULTS[key])
+    return parse_address(default).port if default else parse_address("localhost").port
+
+
+def parse_assignment(text: str, flag: str) -> tuple[str, str]:
+    """`KEY=VALUE` as given to a flag."""
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise SettingsError(f"{flag} {text!r}: write KEY=VALUE")
+    return key.strip(), value

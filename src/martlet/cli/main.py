@@ -1,0 +1,100 @@
+"""Where `martlet` starts: the command tree and the one place that turns a failure into an exit code."""
+
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+import click
+
+import martlet
+from martlet.base.errors import MartletError
+from martlet.cli.exit_codes import ExitCode, epilog
+from martlet.cli.lazy_group import LazyGroup
+
+PROGRAM: Final = "martlet"
+
+_COMMANDS: Final = {
+    "up": ("martlet.cli.broker:up", "Start Martlet on this machine."),
+    "broker": ("martlet.cli.broker:broker", "Start one broker alone."),
+    "topic": ("martlet.cli.topic:topic", "Create, list, describe, alter and delete topics."),
+    "publish": ("martlet.cli.publish:publish", "Publish messages from arguments, standard input or a file."),
+    "consume": ("martlet.cli.consume:consume", "Print messages of a topic."),
+    "status": ("martlet.cli.status:status", "Show whether the cluster is reachable and well."),
+    "config": ("martlet.cli.config:config", "Show settings and where each value comes from."),
+    "completion": ("martlet.cli.completion:completion", "Print the completion script for your shell."),
+}
+
+
+def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from martlet.wire.records.index import codec_name
+
+    click.echo(f"{PROGRAM} {martlet.__version__} (Python {platform.python_version()}, record codec: {codec_name()})")
+    ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy=_COMMANDS,
+    epilog=epilog(),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+def cli() -> None:
+    """Martlet, a message queue that speaks the Kafka protocol.
+
+    \b
+    A first try, in two terminals:
+      martlet up
+      martlet publish hello "my first message"
+      martlet consume hello
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; never raises for what a user can cause."""
+    try:
+        result = cli.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone, as in `martlet consume t | head`: that ends us, but is no failure. The
+        # interpreter would complain when it flushes at exit, unless it flushes into nothing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except (MartletError, OSError) as error:
+        return _fail(error)
+    return result if isinstance(result, int) else ExitCode.OK
+
+
+def _fail(error: Exception) -> int:
+    from martlet.cli.failures import failure_of
+    from martlet.cli.output import print_error
+
+    failure = failure_of(error)
+    if failure is None:
+        raise error
+    print_error(failure.message, failure.next_step)
+    return failure.exit_code
+
+
+def main() -> NoReturn:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,109 @@
+"""Options that several verbs share, defined once so that they mean the same everywhere."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from martlet.client.addresses import Address, parse_bootstrap
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Target(NamedTuple):
+    """Which cluster a verb talks to, and how long it waits for each answer."""
+
+    bootstrap: tuple[Address, ...]
+    timeout_ms: int
+
+
+class BootstrapType(click.ParamType[tuple[Address, ...]]):
+    """HOST:PORT, several separated by commas."""
+
+    name = "HOST:PORT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Address, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            return parse_bootstrap(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class AssignmentType(click.ParamType[tuple[str, str]]):
+    """KEY=VALUE."""
+
+    name = "KEY=VALUE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        key, separator, text = value.partition("=")
+        if not separator or not key.strip():
+            self.fail(f"{value!r} is not KEY=VALUE", param, ctx)
+        return key.strip(), text
+
+
+ASSIGNMENT = AssignmentType()
+
+
+def connects(function: Function) -> Function:
+    """Adds --bootstrap and --timeout and hands them over as `target`."""
+
+    @click.option(
+        "--bootstrap",
+        type=BootstrapType(),
+        envvar="MARTLET_BOOTSTRAP",
+        default="127.0.0.1:9092",
+        show_default=True,
+        show_envvar=True,
+        help="A broker to start from; several separated by commas.",
+    )
+    @click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        envvar="MARTLET_TIMEOUT",
+        default=10.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to wait for an answer.",
+    )
+    @functools.wraps(function)
+    def with_target(*args: Any, bootstrap: tuple[Address, ...], timeout: float, **kwargs: Any) -> Any:
+        return function(*args, target=Target(bootstrap, max(1, int(timeout * 1000))), **kwargs)
+
+    return with_target  # type: ignore[return-value]
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+def complete_topics(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Topic names asked from the broker; silent and quick when there is none."""
+    from martlet.cli.session import topic_names_for_completion
+
+    bootstrap: Sequence[Address] | None = None
+    for name, value in ctx.params.items():
+        if name == "bootstrap" and isinstance(value, tuple):
+            bootstrap = value
+    return [CompletionItem(name) for name in topic_names_for_completion(bootstrap) if name.startswith(incomplete)]
+
+
+class TopicArgument(click.ParamType[str]):
+    """A topic's name, completed from the broker."""
+
+    name = "TOPIC"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not value:
+            self.fail("a topic's name cannot be empty", param, ctx)
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return complete_topics(ctx, param, incomplete)
+
+
+TOPIC = TopicArgument()

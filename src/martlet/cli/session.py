@@ -1,0 +1,53 @@
+"""One command's conversation with the cluster: opened, used and closed around a coroutine."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from martlet.cli.options import Target
+from martlet.client.addresses import Address, parse_bootstrap
+from martlet.client.options import ClientOptions
+
+if TYPE_CHECKING:
+    from martlet.client.cluster import Cluster
+
+Result = TypeVar("Result")
+
+_COMPLETION_TIMEOUT_MS: Final = 500
+_CONNECT_TIMEOUT_MS: Final = 5_000
+
+
+def run_with_cluster(target: Target, work: Callable[["Cluster"], Awaitable[Result]]) -> Result:
+    """Connect to the cluster, do the work, disconnect; failures come out as they are."""
+    from martlet.client.cluster import Cluster
+
+    options = ClientOptions(
+        client_id="martlet-cli",
+        connect_timeout_ms=min(target.timeout_ms, _CONNECT_TIMEOUT_MS),
+        request_timeout_ms=target.timeout_ms,
+        retry_timeout_ms=target.timeout_ms,
+        unknown_topic_wait_ms=0,
+    )
+
+    async def conversation() -> Result:
+        async with Cluster(target.bootstrap, options) as cluster:
+            return await work(cluster)
+
+    return asyncio.run(conversation())
+
+
+def topic_names_for_completion(bootstrap: Sequence[Address] | None) -> list[str]:
+    """The topics for a key press: whatever the broker says within half a second, else nothing."""
+    from martlet.base.errors import MartletError
+    from martlet.client.cluster import Cluster
+
+    async def ask() -> list[str]:
+        addresses = bootstrap or parse_bootstrap(os.environ.get("MARTLET_BOOTSTRAP") or "127.0.0.1:9092")
+        async with asyncio.timeout(_COMPLETION_TIMEOUT_MS / 1000), Cluster(addresses) as cluster:
+            return [name for name, topic in (await cluster.refresh_all()).items() if not topic.is_internal]
+
+    try:
+        return asyncio.run(ask())
+    except (MartletError, OSError, ValueError):
+        return []

@@ -1,0 +1,67 @@
+"""The requests this client makes, each with its classes and the versions it speaks. A table, nothing else.
+
+The upper ends are the newest versions whose meaning the callers handle, not the newest that exist; a broker that
+offers less gets less (`Connection.version_of`). Produce and Fetch have codecs of their own in `wire`, so only their
+ranges are here: Produce 13 and Fetch 13 and later name topics by id.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.fetch import FetchRequest, FetchResponse
+from martlet.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from martlet.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from martlet.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from martlet.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from martlet.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from martlet.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from martlet.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from martlet.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from martlet.wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from martlet.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from martlet.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from martlet.wire.messages.metadata import MetadataRequest, MetadataResponse
+from martlet.wire.produce import ProduceRequest, ProduceResponse
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+@dataclass(frozen=True, slots=True)
+class Api(Generic[Request, Response]):
+    """One kind of request: its key, its classes, the oldest and the newest version we speak."""
+
+    key: ApiKey
+    request: type[Request]
+    response: type[Response]
+    oldest: int
+    newest: int
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
+
+API_VERSIONS: Final = Api(ApiKey.API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse, 0, 4)
+METADATA: Final = Api(ApiKey.METADATA, MetadataRequest, MetadataResponse, 4, 13)
+LIST_OFFSETS: Final = Api(ApiKey.LIST_OFFSETS, ListOffsetsRequest, ListOffsetsResponse, 1, 11)
+INIT_PRODUCER_ID: Final = Api(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse, 0, 5)
+CREATE_TOPICS: Final = Api(ApiKey.CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse, 4, 7)
+DELETE_TOPICS: Final = Api(ApiKey.DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicsResponse, 1, 6)
+CREATE_PARTITIONS: Final = Api(ApiKey.CREATE_PARTITIONS, CreatePartitionsRequest, CreatePartitionsResponse, 0, 3)
+DELETE_RECORDS: Final = Api(ApiKey.DELETE_RECORDS, DeleteRecordsRequest, DeleteRecordsResponse, 0, 2)
+DESCRIBE_CONFIGS: Final = Api(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest, DescribeConfigsResponse, 1, 4)
+INCREMENTAL_ALTER_CONFIGS: Final = Api(
+    ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, 0, 1
+)
+DESCRIBE_CLUSTER: Final = Api(ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest, DescribeClusterResponse, 0, 2)
+DESCRIBE_LOG_DIRS: Final = Api(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest, DescribeLogDirsResponse, 1, 5)
+
+PRODUCE: Final = Api(ApiKey.PRODUCE, ProduceRequest, ProduceResponse, 3, 13)
+FETCH: Final = Api(ApiKey.FETCH, FetchRequest, FetchResponse, 4, 18)
+NEWEST_BY_NAME: Final = 12
+"""The newest version of Produce and of Fetch that names topics by name; later ones need their ids."""

@@ -1,0 +1,61 @@
+"""What can go wrong between us and a broker, apart from the broker's own answers (those are `ApiError`).
+
+    MartletError
+    └── ClientError           the conversation failed, not the request
+        ├── ConnectionFailed  nobody answered at the address: nothing was sent
+        ├── ConnectionLost    the connection ended before the answer: the outcome is unknown
+        └── RequestTimedOut   no answer in time: the outcome is unknown
+    └── OutcomeUnknown        a change was sent and its answer never came; never tried again by itself
+
+The three under ClientError may be tried again; whether that is safe after an unknown outcome is for the caller to
+know. `TopicMissing` is the ApiError of a topic that is known not to exist, where Kafka's code alone means "not yet".
+"""
+
+import errno
+import os
+
+from martlet.base.errors import ApiError, ErrorCode, MartletError
+
+
+class ClientError(MartletError):
+    """The conversation with a broker failed."""
+
+
+class ConnectionFailed(ClientError):
+    """No broker could be reached; no request has been sent."""
+
+
+class ConnectionLost(ClientError):
+    """The connection ended while an answer was awaited."""
+
+
+class RequestTimedOut(ClientError):
+    """The broker did not answer in time."""
+
+
+class OutcomeUnknown(MartletError):
+    """A change was sent, but its answer never came: it may have happened or not."""
+
+
+class TopicMissing(ApiError):
+    """There is no such topic, said by a broker that would know."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+def reason_of(error: BaseException) -> str:
+    """A few lower-case words for a failed connect, without Python's decoration around them."""
+    if isinstance(error, TimeoutError) and not error.errno:
+        return "no answer in time"
+    if isinstance(error, OSError):
+        # asyncio words its own connect errors; the number, where there is one, gives the plain phrase.
+        number = error.errno
+        if number is not None and number in errno.errorcode:
+            return os.strerror(number).lower()
+        return error.strerror or str(error)
+    return str(error) or type(error).__name__

@@ -1,0 +1,20 @@
+"""What every part of the client can be told: names, timeouts and limits. Values only."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """Settings of the conversation itself; producer and fetcher have their own beside these."""
+
+    client_id: str = "martlet"
+    connect_timeout_ms: int = 5_000
+    request_timeout_ms: int = 30_000
+    metadata_max_age_ms: int = 300_000
+    retry_timeout_ms: int = 30_000
+    """How long a retriable failure is tried again before it reaches the caller."""
+    retry_backoff_ms: int = 50
+    retry_backoff_max_ms: int = 1_000
+    unknown_topic_wait_ms: int = 1_000
+    """How long a topic may be unknown to the broker before that is believed."""
+    response_bytes_max: int = 268_435_456

@@ -1,0 +1,161 @@
+"""The decisions about brokers: registration, elections at a broker's start, settings, and the counters.
+
+Rules: pure functions from what the store holds to a `CommitPlan`, as in `topic_decisions.py`.
+
+How it works: every start of a broker process takes a new incarnation from a counter of the cluster, in the same
+commit that registers it. Whatever an earlier incarnation led is void from then on (R2 of `records.py`) until an
+election names the new one. At its own start a broker elects itself where nobody else could hold the data; a
+partition with other replicas in sync is left to the controller.
+
+Invariants:
+B1 an incarnation, and any number given away by a counter, is never given twice;
+B2 an election raises the leader epoch by one and names the incarnation elected; nothing ever lowers an epoch;
+B3 an election compares the broker's registration, so a process that has been replaced elects nobody.
+
+Proved by: tests/unit/cluster/test_broker_decisions.py, tests/unit/broker/test_topic_admin.py
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final, NamedTuple
+
+from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch
+from martlet.base.invariant import invariant
+from martlet.cluster.keys import (
+    CLUSTER_KEY,
+    INCARNATION_COUNTER_KEY,
+    PRODUCER_ID_COUNTER_KEY,
+    broker_config_key,
+    broker_key,
+    partition_key,
+)
+from martlet.cluster.records import (
+    BrokerRecord,
+    ClusterRecord,
+    ConfigRecord,
+    Endpoint,
+    Member,
+    PartitionRecord,
+    decode_broker,
+    decode_cluster,
+    decode_counter,
+    encode_broker,
+    encode_cluster,
+    encode_configs,
+    encode_counter,
+    encode_partition,
+)
+from martlet.cluster.store import CommitPlan, Entry
+
+ELECTION_PORTION: Final = 100
+"""Partitions elected by one commit; the broker's own record is compared as well."""
+
+FIRST_INCARNATION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a starting broker says about itself."""
+
+    id: BrokerId
+    endpoints: Sequence[Endpoint] = ()
+    rack: str | None = None
+    boot_id: str = ""
+    clean: bool = False
+    """Whether it is proven that the log of the process before lost nothing."""
+
+
+class RegistrationPlan(NamedTuple):
+    """The commit that registers a broker, and what will hold once it has succeeded."""
+
+    commit: CommitPlan
+    cluster: ClusterRecord
+    broker: BrokerRecord
+
+
+def plan_registration(
+    registration: Registration,
+    *,
+    cluster: Entry | None,
+    broker: Entry | None,
+    counter: Entry | None,
+    new_cluster_id: str,
+    now_ms: int,
+) -> RegistrationPlan:
+    """Register the broker under a new incarnation; the first broker of all also makes the cluster."""
+    identity = decode_cluster(cluster) if cluster is not None else ClusterRecord(new_cluster_id, now_ms)
+    incarnation = max(decode_counter(counter), FIRST_INCARNATION)
+    before = decode_broker(broker) if broker is not None else None
+    record = BrokerRecord(
+        id=registration.id,
+        incarnation=Incarnation(incarnation),
+        endpoints=tuple(registration.endpoints),
+        rack=registration.rack,
+        clean_predecessor=before.incarnation if before is not None and registration.clean else None,
+        boot_id=registration.boot_id,
+        started_at_ms=now_ms,
+    )
+    invariant(before is None or before.incarnation < incarnation, "B1: a new incarnation is larger than all before")
+    key = broker_key(registration.id)
+    puts = {key: encode_broker(record), INCARNATION_COUNTER_KEY: encode_counter(incarnation + 1)}
+    if cluster is None:
+        puts[CLUSTER_KEY] = encode_cluster(identity)
+    compares = {
+        CLUSTER_KEY: _revision(cluster),
+        key: _revision(broker),
+        INCARNATION_COUNTER_KEY: _revision(counter),
+    }
+    return RegistrationPlan(CommitPlan(compares, puts), identity, record)
+
+
+def needs_own_election(partition: PartitionRecord, broker: BrokerRecord) -> bool:
+    """Whether the starting broker is the one to lead: it led before, or nobody does, and nobody else is in sync."""
+    if broker.id not in partition.replicas or partition.leader not in (None, broker.id):
+        return False
+    if partition.is_led_by(broker.id, broker.incarnation):
+        return False
+    return all(member.broker == broker.id for member in partition.isr)
+
+
+def plan_own_elections(partitions: Iterable[PartitionRecord], broker: BrokerRecord) -> Iterator[CommitPlan]:
+    """Elect the broker's new incarnation in every partition that needs it, a portion per commit."""
+    waiting = (partition for partition in partitions if needs_own_election(partition, broker))
+    while portion := tuple(islice(waiting, ELECTION_PORTION)):
+        compares = {broker_key(broker.id): broker.mod_revision}
+        puts: dict[str, bytes] = {}
+        for partition in portion:
+            key = partition_key(partition.topic_id, partition.partition)
+            compares[key] = partition.mod_revision
+            puts[key] = encode_partition(elect(partition, broker))
+        yield CommitPlan(compares, puts)
+
+
+def elect(partition: PartitionRecord, broker: BrokerRecord) -> PartitionRecord:
+    """The partition led by this broker process, alone in sync, one epoch on (B2)."""
+    return replace(
+        partition,
+        leader=broker.id,
+        leader_epoch=LeaderEpoch(partition.leader_epoch + 1),
+        isr=(Member(broker.id, broker.incarnation),),
+        elr=tuple(member for member in partition.elr if member.broker != broker.id),
+    )
+
+
+def plan_broker_configs(stored: ConfigRecord, configs: Mapping[str, str]) -> CommitPlan:
+    """Give a broker, or the cluster's defaults, these run-time settings, already checked."""
+    key = broker_config_key(stored.broker)
+    return CommitPlan({key: stored.mod_revision}, {key: encode_configs(replace(stored, configs=configs))})
+
+
+def plan_producer_ids(counter: Entry | None, count: int) -> tuple[CommitPlan, range]:
+    """Take the next `count` producer ids."""
+    invariant(count > 0, "a block of ids is not empty")
+    first = decode_counter(counter)
+    compares = {PRODUCER_ID_COUNTER_KEY: _revision(counter)}
+    puts = {PRODUCER_ID_COUNTER_KEY: encode_counter(first + count)}
+    return CommitPlan(compares, puts), range(first, first + count)
+
+
+def _revision(entry: Entry | None) -> int:
+    return entry.mod_revision if entry is not None else 0

@@ -1,0 +1,78 @@
+"""Where everything lies in the metadata store; no other module spells a key.
+
+    cluster/id                        ClusterRecord, written once by the first broker of a new cluster
+    broker/<id>                       BrokerRecord, one per registered broker
+    topic/<folded name>               TopicRecord; "." folds to "_", so names that would collide share a key
+    partition/<topic id>/<index>      PartitionRecord; exists before its topic does and counts from then on only
+    unfinished/<topic id>             UnfinishedRecord: a topic too large for one commit is being made
+    config/broker/<id>                ConfigRecord of one broker; `config/broker/default` is the cluster's
+    counter/<name>                    a decimal number: the next one to give away
+
+Invariant: (K1) a topic that is visible has all its partitions: they are written before or with the topic record
+and deleted with it.
+"""
+
+from typing import Final
+
+from martlet.base.ids import BrokerId, TopicId, format_topic_id, parse_topic_id
+
+CLUSTER_KEY: Final = "cluster/id"
+INCARNATION_COUNTER_KEY: Final = "counter/incarnation"
+PRODUCER_ID_COUNTER_KEY: Final = "counter/producer-id"
+DEFAULT_BROKER_CONFIG_KEY: Final = "config/broker/default"
+
+BROKER_PREFIX: Final = "broker/"
+TOPIC_PREFIX: Final = "topic/"
+PARTITION_PREFIX: Final = "partition/"
+UNFINISHED_PREFIX: Final = "unfinished/"
+BROKER_CONFIG_PREFIX: Final = "config/broker/"
+
+
+def fold_topic_name(name: str) -> str:
+    """The form in which two names that metrics systems cannot tell apart are equal."""
+    return name.replace(".", "_")
+
+
+def broker_key(broker: BrokerId) -> str:
+    return f"{BROKER_PREFIX}{broker}"
+
+
+def topic_key(name: str) -> str:
+    return TOPIC_PREFIX + fold_topic_name(name)
+
+
+def partition_prefix(topic_id: TopicId) -> str:
+    return f"{PARTITION_PREFIX}{format_topic_id(topic_id)}/"
+
+
+def partition_key(topic_id: TopicId, index: int) -> str:
+    # Six digits keep partitions in order when listed.
+    return f"{PARTITION_PREFIX}{format_topic_id(topic_id)}/{index:06d}"
+
+
+def unfinished_key(topic_id: TopicId) -> str:
+    return UNFINISHED_PREFIX + format_topic_id(topic_id)
+
+
+def broker_config_key(broker: BrokerId | None) -> str:
+    """The settings of one broker, or the cluster's defaults when None."""
+    return DEFAULT_BROKER_CONFIG_KEY if broker is None else f"{BROKER_CONFIG_PREFIX}{broker}"
+
+
+def read_partition_key(key: str) -> tuple[TopicId, int]:
+    """Topic id and index of a partition's key."""
+    _, topic_id, index = key.split("/")
+    return parse_topic_id(topic_id), int(index)
+
+
+def read_unfinished_key(key: str) -> TopicId:
+    return parse_topic_id(key.removeprefix(UNFINISHED_PREFIX))
+
+
+def read_broker_key(key: str) -> BrokerId:
+    return BrokerId(int(key.removeprefix(BROKER_PREFIX)))
+
+
+def read_broker_config_key(key: str) -> BrokerId | None:
+    name = key.removeprefix(BROKER_CONFIG_PREFIX)
+    return None if name == "default" else BrokerId(int(name))

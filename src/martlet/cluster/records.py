@@ -1,0 +1,291 @@
+"""The values in the metadata store: what is known about the cluster, its brokers, topics and partitions.
+
+Rules: frozen data and its JSON form; no decision and no lookup lives here. Each record is one JSON object with short
+self-explaining field names; fields that a reader does not know are ignored, fields that it misses take
+their defaults, so brokers of neighbouring versions can share a store. `mod_revision` is where a record was read
+from, never part of its bytes, and is 0 for a record that was not stored yet.
+
+Invariants:
+R1 the leader of a partition is in its in-sync set, and its entry there names the process that leads;
+R2 a membership entry counts only for the incarnation it names: a restarted broker is out by that alone;
+R3 a value that cannot be read is a StorageFailure naming its key; it is never taken for "nothing there".
+
+Proved by: tests/unit/cluster/test_records.py
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar
+
+from martlet.base.errors import StorageFailure
+from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, TopicId, format_topic_id, parse_topic_id
+from martlet.cluster.keys import read_broker_config_key, read_broker_key, read_partition_key, read_unfinished_key
+from martlet.cluster.store import Entry
+
+T = TypeVar("T")
+
+NO_CONFIGS: Final[Mapping[str, str]] = {}
+
+
+class Member(NamedTuple):
+    """A broker process in a partition's in-sync or eligible set."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+
+
+class Endpoint(NamedTuple):
+    """Where a broker can be reached, by the name of its listener."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRecord:
+    """The identity of a cluster, made once."""
+
+    cluster_id: str
+    created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRecord:
+    """One registered broker process."""
+
+    id: BrokerId
+    incarnation: Incarnation
+    """A number no other process start in this cluster has had; larger means later."""
+    endpoints: tuple[Endpoint, ...] = ()
+    rack: str | None = None
+    clean_predecessor: Incarnation | None = None
+    """The incarnation before this one, if it is proven that its log lost nothing."""
+    boot_id: str = ""
+    started_at_ms: int = 0
+    mod_revision: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """One topic; its partitions are records of their own."""
+
+    name: str
+    id: TopicId
+    partition_count: int
+    replication_factor: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+    """The settings that differ from the broker's, as given and checked."""
+    internal: bool = False
+    created_at_ms: int = 0
+    mod_revision: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRecord:
+    """Who holds a partition and who leads it; the store's `mod_revision` of it is its partition epoch."""
+
+    topic_id: TopicId
+    partition: int
+    replicas: tuple[BrokerId, ...]
+    leader: BrokerId | None
+    leader_epoch: LeaderEpoch
+    isr: tuple[Member, ...] = ()
+    elr: tuple[Member, ...] = ()
+    """Eligible leaders: not in sync any more, yet known to hold everything that was acknowledged."""
+    last_known_elr: tuple[BrokerId, ...] = ()
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+    mod_revision: int = field(default=0, compare=False)
+
+    def isr_ids(self) -> list[int]:
+        """The in-sync set as clients see it."""
+        return [member.broker for member in self.isr]
+
+    @property
+    def leader_incarnation(self) -> Incarnation | None:
+        """Which process start of the leader was elected (R1)."""
+        for member in self.isr:
+            if member.broker == self.leader:
+                return member.incarnation
+        return None
+
+    def is_led_by(self, broker: BrokerId, incarnation: Incarnation) -> bool:
+        """Whether exactly this process was elected; leadership never outlives the process."""
+        return self.leader == broker and self.leader_incarnation == incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedRecord:
+    """The intent to make a topic in several commits; whoever finds its maker gone removes what was written."""
+
+    topic_id: TopicId
+    name: str
+    maker: Member
+    mod_revision: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRecord:
+    """Settings changed at run time for one broker, or for all of them when `broker` is None."""
+
+    broker: BrokerId | None
+    configs: Mapping[str, str] = field(default_factory=dict)
+    mod_revision: int = field(default=0, compare=False)
+
+
+# --- writing
+
+
+def encode_cluster(record: ClusterRecord) -> bytes:
+    return _write({"id": record.cluster_id, "created_at_ms": record.created_at_ms})
+
+
+def encode_broker(record: BrokerRecord) -> bytes:
+    return _write(
+        {
+            "incarnation": record.incarnation,
+            "endpoints": record.endpoints,
+            "rack": record.rack,
+            "clean_predecessor": record.clean_predecessor,
+            "boot_id": record.boot_id,
+            "started_at_ms": record.started_at_ms,
+        }
+    )
+
+
+def encode_topic(record: TopicRecord) -> bytes:
+    return _write(
+        {
+            "name": record.name,
+            "id": format_topic_id(record.id),
+            "partitions": record.partition_count,
+            "replication_factor": record.replication_factor,
+            "configs": dict(record.configs),
+            "internal": record.internal,
+            "created_at_ms": record.created_at_ms,
+        }
+    )
+
+
+def encode_partition(record: PartitionRecord) -> bytes:
+    value: dict[str, Any] = {
+        "replicas": record.replicas,
+        "leader": record.leader,
+        "leader_epoch": record.leader_epoch,
+        "isr": record.isr,
+    }
+    # Rare fields are left out: there may be a hundred thousand of these.
+    for name in ("elr", "last_known_elr", "adding", "removing"):
+        if members := getattr(record, name):
+            value[name] = members
+    return _write(value)
+
+
+def encode_unfinished(record: UnfinishedRecord) -> bytes:
+    return _write({"name": record.name, "maker": record.maker})
+
+
+def encode_configs(record: ConfigRecord) -> bytes:
+    return _write({"configs": dict(record.configs)})
+
+
+def encode_counter(next_number: int) -> bytes:
+    return str(next_number).encode()
+
+
+# --- reading
+
+
+def decode_cluster(entry: Entry) -> ClusterRecord:
+    return _read(entry, lambda value: ClusterRecord(value["id"], value.get("created_at_ms", 0)))
+
+
+def decode_broker(entry: Entry) -> BrokerRecord:
+    return _read(
+        entry,
+        lambda value: BrokerRecord(
+            id=read_broker_key(entry.key),
+            incarnation=Incarnation(int(value["incarnation"])),
+            endpoints=tuple(Endpoint(*endpoint) for endpoint in value.get("endpoints", ())),
+            rack=value.get("rack"),
+            clean_predecessor=value.get("clean_predecessor"),
+            boot_id=value.get("boot_id", ""),
+            started_at_ms=value.get("started_at_ms", 0),
+            mod_revision=entry.mod_revision,
+        ),
+    )
+
+
+def decode_topic(entry: Entry) -> TopicRecord:
+    return _read(
+        entry,
+        lambda value: TopicRecord(
+            name=value["name"],
+            id=parse_topic_id(value["id"]),
+            partition_count=int(value["partitions"]),
+            replication_factor=int(value["replication_factor"]),
+            configs=value.get("configs", {}),
+            internal=value.get("internal", False),
+            created_at_ms=value.get("created_at_ms", 0),
+            mod_revision=entry.mod_revision,
+        ),
+    )
+
+
+def decode_partition(entry: Entry) -> PartitionRecord:
+    return _read(entry, lambda value: _partition(entry, value))
+
+
+def decode_unfinished(entry: Entry) -> UnfinishedRecord:
+    return _read(
+        entry,
+        lambda value: UnfinishedRecord(
+            read_unfinished_key(entry.key), value["name"], Member(*value["maker"]), entry.mod_revision
+        ),
+    )
+
+
+def decode_configs(entry: Entry) -> ConfigRecord:
+    return _read(
+        entry,
+        lambda value: ConfigRecord(read_broker_config_key(entry.key), value.get("configs", {}), entry.mod_revision),
+    )
+
+
+def decode_counter(entry: Entry | None) -> int:
+    """The next number to give away; 0 for a counter that was never used."""
+    return 0 if entry is None else _read(entry, int)
+
+
+def _partition(entry: Entry, value: dict[str, Any]) -> PartitionRecord:
+    topic_id, index = read_partition_key(entry.key)
+    leader = value["leader"]
+    return PartitionRecord(
+        topic_id=topic_id,
+        partition=index,
+        replicas=tuple(value["replicas"]),
+        leader=None if leader is None else BrokerId(int(leader)),
+        leader_epoch=LeaderEpoch(int(value["leader_epoch"])),
+        isr=tuple(Member(*member) for member in value["isr"]),
+        elr=tuple(Member(*member) for member in value.get("elr", ())),
+        last_known_elr=tuple(value.get("last_known_elr", ())),
+        adding=tuple(value.get("adding", ())),
+        removing=tuple(value.get("removing", ())),
+        mod_revision=entry.mod_revision,
+    )
+
+
+def _write(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _read(entry: Entry, build: Callable[[Any], T]) -> T:
+    try:
+        return build(json.loads(entry.value))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StorageFailure(
+            f"the metadata under {entry.key!r} cannot be read ({type(error).__name__}: {error}); "
+            "it was written by another version or is damaged"
+        ) from error

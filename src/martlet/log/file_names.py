@@ -1,0 +1,73 @@
+"""Names of files and directories of a log, and the only place that reads meaning out of such a name.
+
+    <topic>-<partition>/                    one partition
+    <topic>-<partition>.<id>-delete/        a deleted partition whose files are still to be removed
+    <20 digits>.log .index .timeindex       a segment, named by its base offset
+    <20 digits>.snapshot                    producer state at that offset
+    ….cleaned ….swap ….deleted              see `compaction_swap`
+
+Names come from disk and, through topic names, from clients: whatever does not have exactly one of these shapes
+is no business of ours and is left alone. A directory name is built only from a legal topic name, so that no name can
+lead outside the log directory.
+"""
+
+import re
+from typing import Final
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.ids import TopicPartition
+
+LOG: Final = ".log"
+INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+SNAPSHOT: Final = ".snapshot"
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+DELETED: Final = ".deleted"
+DELETED_DIRECTORY: Final = "-delete"
+
+EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
+CLEANED_OFFSETS: Final = "cleaner-offset-checkpoint"
+CLEAN_SHUTDOWN: Final = ".martlet-clean-shutdown"
+
+_FILE_NAME_BYTES_MAX: Final = 255
+_PARTITION_MAX: Final = 1_000_000
+_OFFSET_FILE: Final = re.compile(r"([0-9]{20})((?:\.[a-z]+)+)", re.ASCII)
+_PARTITION_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,6})", re.ASCII)
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
+
+
+def offset_file(offset: int, suffix: str) -> str:
+    """The name of the file of that kind at `offset`."""
+    return f"{offset:020d}{suffix}"
+
+
+def parse_offset_file(name: str) -> tuple[int, str] | None:
+    """Offset and suffix (`.log`, `.index.deleted` …) of a file's name, None for any other name."""
+    match = _OFFSET_FILE.fullmatch(name)
+    return (int(match[1]), match[2]) if match else None
+
+
+def partition_directory(partition: TopicPartition) -> str:
+    """The directory's name; raises ApiError(INVALID_TOPIC_EXCEPTION) for a topic that cannot be one."""
+    topic, index = partition
+    if topic in (".", "..") or not _TOPIC.fullmatch(topic) or not 0 <= index < _PARTITION_MAX:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"no directory can be named for {topic[:300]!r}, {index}")
+    return f"{topic}-{index}"
+
+
+def parse_partition_directory(name: str) -> TopicPartition | None:
+    """The partition a directory belongs to; None when the name is not one of `partition_directory`."""
+    match = _PARTITION_DIRECTORY.fullmatch(name)
+    if not match or match[1] in (".", "..") or int(match[2]) >= _PARTITION_MAX:
+        return None
+    return TopicPartition(match[1], int(match[2]))
+
+
+def deleted_directory(partition: TopicPartition, unique: str) -> str:
+    """The name under which a deleted partition waits for removal; long topics are cut to fit a file name."""
+    suffix = f"-{partition.partition}.{unique}{DELETED_DIRECTORY}"
+    return partition.topic[: _FILE_NAME_BYTES_MAX - len(suffix)] + suffix

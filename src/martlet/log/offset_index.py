@@ -1,0 +1,87 @@
+"""The sparse index from offsets to byte positions of one segment.
+
+Rules: entries only; which batches get one is the segment's decision. Nothing here touches the log file, so nothing
+here can know whether an entry read from disk is true: the reader checks each entry it uses against the batch
+it points to and has the index rebuilt when they disagree.
+
+How it works: an entry says that a batch whose last offset is `base + relative_offset` begins at `position`. On disk
+8 bytes big-endian, i32 relative offset and i32 position, as Kafka's `.index`; in memory two arrays, so that a
+lookup is one bisection in C.
+
+Invariants: (1) offsets and positions both strictly increase; (2) entries up to `persisted` are in the file.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import islice
+from operator import le
+from sys import byteorder
+from typing import Final
+
+ENTRY_BYTES: Final = 8
+
+
+class OffsetIndex:
+    """One segment's entries; `is_proven` when they were made from the batches themselves and not read from a file."""
+
+    __slots__ = ("is_proven", "offsets", "persisted", "positions")
+
+    def __init__(self) -> None:
+        self.offsets = array("i")
+        self.positions = array("i")
+        self.persisted = 0
+        self.is_proven = True
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def add(self, relative_offset: int, position: int) -> None:
+        self.offsets.append(relative_offset)
+        self.positions.append(position)
+
+    def entry_before(self, relative_offset: int) -> int:
+        """Number of the last entry whose batch ends before `relative_offset`, -1 when there is none."""
+        return bisect_left(self.offsets, relative_offset) - 1
+
+    def position_up_to(self, position: int) -> int:
+        """The last indexed position not above `position`, 0 (the segment's start) when there is none."""
+        following = bisect_right(self.positions, position)
+        return self.positions[following - 1] if following else 0
+
+    def truncate(self, position: int) -> None:
+        """Drop the entries for batches at or after `position`."""
+        keep = bisect_left(self.positions, position)
+        del self.offsets[keep:]
+        del self.positions[keep:]
+        self.persisted = min(self.persisted, keep)
+
+    def encode_from(self, first: int) -> bytes:
+        """The entries from number `first` on, as they stand in the file."""
+        interleaved = array("i", bytes(ENTRY_BYTES * (len(self.offsets) - first)))
+        interleaved[0::2] = self.offsets[first:]
+        interleaved[1::2] = self.positions[first:]
+        if byteorder == "little":
+            interleaved.byteswap()
+        return interleaved.tobytes()
+
+
+def decode_offset_index(content: bytes, *, log_bytes: int) -> OffsetIndex | None:
+    """The index of a file's content; None when it cannot be one of a log file of `log_bytes` (I1)."""
+    if len(content) % ENTRY_BYTES:
+        return None
+    interleaved = array("i")
+    interleaved.frombytes(content)
+    if byteorder == "little":
+        interleaved.byteswap()
+    index = OffsetIndex()
+    index.offsets, index.positions = interleaved[0::2], interleaved[1::2]
+    index.persisted = len(index.offsets)
+    index.is_proven = False
+    if index.persisted == 0:
+        return index
+    if index.offsets[0] < 0 or index.positions[0] < 0 or index.positions[-1] >= log_bytes:
+        return None
+    for values in (index.offsets, index.positions):
+        if any(map(le, islice(values, 1, None), values)):
+            return None
+    return index

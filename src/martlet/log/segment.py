@@ -1,0 +1,423 @@
+"""One segment: a log file with its two indexes, and finding batches in it.
+
+Rules: knows positions, offsets and timestamps, but nothing of other segments, producers or epochs. Nothing is read when
+a segment is found on disk; file and indexes are opened when first used and can be released again.
+
+How it works: every `index_interval_bytes` a batch gets an entry in the indexes. The latest few batches are also
+remembered one by one (`_recent_…`), so that readers at the end of the log find theirs without reading. Index
+files are written at roll, checkpoint and close, never per append. A sealed segment gets no more batches; its last time
+index entry is its greatest timestamp.
+
+Invariants: (1) `size` counts whole batches only; (2) an index entry that came from a file is compared with the batch it
+points to before it is believed, and the indexes are rebuilt from the log file when they differ; (3) index files may
+lag behind or be missing, the log file never.
+Proved by: tests/unit/log/test_segment.py, tests/properties/test_log_model.py
+"""
+
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from typing import Final, NamedTuple
+
+from martlet.base.disk import Disk, DiskFile
+from martlet.base.errors import DiskFull, StorageFailure
+from martlet.base.invariant import invariant
+from martlet.log.batch_scan import BatchScan
+from martlet.log.file_names import INDEX, LOG, TIME_INDEX, offset_file
+from martlet.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
+from martlet.log.offset_index import OffsetIndex, decode_offset_index
+from martlet.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from martlet.log.time_index import TimeIndex, decode_time_index
+from martlet.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, read_batch_header
+
+NO_TIMESTAMP: Final = -1
+RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
+POSITION_MAX: Final = (1 << 31) - 1
+_RECENT_MAX: Final = 32
+_WALK_BYTES: Final = 4096 + HEADER_BYTES
+# base offset, length, (epoch), magic, (crc, attributes), last offset delta: all that a walk looks at.
+_PLACE: Final = Struct(">qi4xb6xi")
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch lies in its file and which offsets it holds."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+
+
+class Segment:
+    """Owned by one PartitionLog; only the last one of a log is not sealed."""
+
+    __slots__ = (
+        "_disk",
+        "_file",
+        "_first_timestamp",
+        "_index",
+        "_index_interval_bytes",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "_prefix",
+        "_recent_base",
+        "_recent_offsets",
+        "_recent_positions",
+        "_times",
+        "_unindexed_bytes",
+        "base_offset",
+        "is_sealed",
+        "next_offset",
+        "size",
+    )
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, *, size: int, index_interval_bytes: int) -> None:
+        self._disk = disk
+        self._prefix = f"{directory}/{offset_file(base_offset, '')}"
+        self._index_interval_bytes = index_interval_bytes
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.size = size
+        self.is_sealed = False
+        self._file: DiskFile | None = None
+        self._index: OffsetIndex | None = None
+        self._times: TimeIndex | None = None
+        self._forget_batches()
+
+    @classmethod
+    def create(cls, disk: Disk, directory: str, base_offset: int, *, index_interval_bytes: int) -> "Segment":
+        """A new, empty segment; what an earlier life left under its names is overwritten."""
+        segment = cls(disk, directory, base_offset, size=0, index_interval_bytes=index_interval_bytes)
+        file = disk.open(segment.path, create=True)
+        if file.size():
+            file.truncate(0)
+        segment._file = file
+        segment.remove_index_files()
+        segment._index, segment._times = OffsetIndex(), TimeIndex()
+        return segment
+
+    @property
+    def path(self) -> str:
+        return self._prefix + LOG
+
+    @property
+    def file(self) -> DiskFile:
+        """The log file, opened when first asked for; never closed under a reader, who keeps it alive."""
+        if self._file is None:
+            self._file = self._disk.open(self.path)
+        return self._file
+
+    # Appending.
+
+    def write(self, batches: memoryview | bytes) -> int:
+        """Put bytes at the end of the file; returns where. On failure the file is as before."""
+        position = self.size
+        file = self._file
+        if file is None:
+            file = self.file
+        try:
+            file.append(batches)
+        except StorageFailure:
+            # A part may have been written. If cutting it off fails too, that failure is the one to know about.
+            file.truncate(position)
+            raise
+        self.size = position + len(batches)
+        return position
+
+    def note_batch(self, position: int, last_offset: int, header: BatchHeader) -> None:
+        """Index a batch that was written or found at `position`; of `header` all but the base offset counts."""
+        size = header.batch_length + 12
+        timestamp = header.max_timestamp
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+            self._max_timestamp_offset = last_offset
+        if self._unindexed_bytes > self._index_interval_bytes:
+            self.index.add(last_offset - self.base_offset, position)
+            self.times.add(self._max_timestamp, self._max_timestamp_offset - self.base_offset)
+            self._unindexed_bytes = 0
+        self._unindexed_bytes += size
+        offsets = self._recent_offsets
+        if not offsets:
+            self._recent_base = last_offset - header.last_offset_delta
+            if position == 0:
+                self._first_timestamp = timestamp
+        offsets.append(last_offset)
+        self._recent_positions.append(position)
+        if len(offsets) > _RECENT_MAX:
+            self._recent_base = offsets[_RECENT_MAX // 2 - 1] + 1
+            del offsets[: _RECENT_MAX // 2], self._recent_positions[: _RECENT_MAX // 2]
+        self.next_offset = last_offset + 1
+
+    def seal(self, next_offset: int) -> None:
+        """No more batches: note the greatest timestamp and where the next segment begins."""
+        if self.size and not self.is_sealed:
+            self.times.add(self._max_timestamp, self._max_timestamp_offset - self.base_offset)
+        self.is_sealed = True
+        self.next_offset = next_offset
+
+    def truncate(self, position: int, next_offset: int) -> None:
+        """Drop the batches from `position` on, durably, and go on appending there."""
+        self.file.truncate(position)
+        self.file.sync()
+        self.reopen(position, next_offset)
+
+    # Finding.
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch begins that ends at `offset` or later; `size` when there is none."""
+        if offset >= self.next_offset:
+            return self.size
+        if offset >= self._recent_base:
+            return self._recent_positions[bisect_left(self._recent_offsets, offset)]
+        place = self.find(offset)
+        return self.size if place is None else place.position
+
+    def find(self, offset: int) -> BatchPlace | None:
+        """The first batch that ends at `offset` or later."""
+        index = self.index
+        entry = index.entry_before(offset - self.base_offset)
+        if entry < 0:
+            return self._walk_to(offset, 0)
+        place = self._place_at(index.positions[entry])
+        if place is None or place.last_offset != self.base_offset + index.offsets[entry]:
+            self.rebuild_indexes()
+            return self.find(offset)
+        return self._walk_to(offset, place.position + place.size)
+
+    def cut_before(self, limit: int, *, start: int, at_least_one: bool) -> int:
+        """An end of a batch near below `limit`; with `at_least_one` never before the end of the one at `start`."""
+        recent = self._recent_positions
+        if recent and limit >= recent[0]:
+            number = bisect_right(recent, limit)
+            if recent[number - 1] > start:
+                return recent[number - 1]
+        else:
+            index = self.index
+            cut = index.position_up_to(limit)
+            if cut > start:
+                if index.is_proven or self._place_at(cut) is not None:
+                    return cut
+                self.rebuild_indexes()
+                return self.cut_before(limit, start=start, at_least_one=at_least_one)
+        end = start
+        while end < self.size:
+            size = self.place_at(end).size
+            if end + size > limit:
+                return end + size if at_least_one and end == start else end
+            end += size
+        return end
+
+    def place_at(self, position: int) -> BatchPlace:
+        """The batch at a position where one must be; raises StorageFailure when there is none."""
+        place = self._place_at(position)
+        if place is None:
+            raise self.damage(position, self.base_offset, "there is no batch")
+        return place
+
+    def header_at(self, position: int) -> BatchHeader:
+        """The header of the batch at a position where one must be."""
+        self.place_at(position)
+        return read_batch_header(self.file.pread(HEADER_BYTES, position))
+
+    def scan(self, position: int, *, next_offset: int, check_crc: bool) -> BatchScan:
+        """A walk over the batches from `position` on."""
+        return BatchScan(self.file, position, self.size, next_offset=next_offset, check_crc=check_crc)
+
+    def damage(self, position: int, offset: int, what: str) -> StorageFailure:
+        """The error for bytes that should be batches and are not."""
+        return StorageFailure(f"{self.path}: damaged at byte {position}, near offset {offset}: {what}")
+
+    def _place_at(self, position: int) -> BatchPlace | None:
+        head = self.file.pread(HEADER_BYTES, position)
+        if len(head) < HEADER_BYTES:
+            return None
+        base_offset, length, magic, delta = _PLACE.unpack_from(head)
+        size = length + 12
+        if magic != MAGIC or size < HEADER_BYTES or position + size > self.size or delta < 0:
+            return None
+        if base_offset < self.base_offset or base_offset + delta >= self.next_offset:
+            return None
+        return BatchPlace(position, size, base_offset, base_offset + delta)
+
+    def _walk_to(self, offset: int, position: int) -> BatchPlace | None:
+        file, end = self.file, self.size
+        unpack = _PLACE.unpack_from
+        while position < end:
+            window = file.pread(_WALK_BYTES, position)
+            at, last = 0, len(window) - HEADER_BYTES
+            if last < 0:
+                raise self.damage(position, offset, "the file ends inside a batch")
+            while at <= last:
+                base_offset, length, magic, delta = unpack(window, at)
+                size = length + 12
+                if magic != MAGIC or size < HEADER_BYTES or position + at + size > end or delta < 0:
+                    raise self.damage(position + at, offset, "there is no batch")
+                if base_offset + delta >= offset:
+                    return BatchPlace(position + at, size, base_offset, base_offset + delta)
+                at += size
+            position += at
+        return None
+
+    # Timestamps.
+
+    def first_timestamp(self) -> int:
+        """The greatest timestamp of the first batch, -1 while empty."""
+        if self._first_timestamp is None and self.size:
+            self._first_timestamp = self.header_at(0).max_timestamp
+        return NO_TIMESTAMP if self._first_timestamp is None else self._first_timestamp
+
+    def max_timestamp(self) -> tuple[int, int]:
+        """The greatest timestamp and the last offset of the first batch that has it; -1 while empty."""
+        if self.is_sealed and self._max_timestamp == NO_TIMESTAMP and self.size:
+            last = self.times.last()
+            if last is None or not self.is_true_time(last.timestamp_ms, last.relative_offset):
+                self.rebuild_indexes()
+            else:
+                self._max_timestamp = last.timestamp_ms
+                self._max_timestamp_offset = self.base_offset + last.relative_offset
+        return self._max_timestamp, self._max_timestamp_offset
+
+    def is_true_time(self, timestamp_ms: int, relative_offset: int) -> bool:
+        """Whether the batch that a time index entry names agrees with it (I2)."""
+        offset = self.base_offset + relative_offset
+        place = self.find(offset)
+        if place is None or place.last_offset != offset:
+            return False
+        return self.header_at(place.position).max_timestamp == timestamp_ms
+
+    # Indexes: loading, rebuilding, writing, letting go.
+
+    @property
+    def index(self) -> OffsetIndex:
+        index = self._index
+        return self._load_indexes()[0] if index is None else index
+
+    @property
+    def times(self) -> TimeIndex:
+        times = self._times
+        return self._load_indexes()[1] if times is None else times
+
+    def reopen(self, position: int, next_offset: int) -> None:
+        """Take this as the segment to append to, its last batch ending at `position`; reads from the last entry on."""
+        self.is_sealed = False
+        self._forget_batches()
+        self.size, self.next_offset = position, next_offset
+        index, times = self._load_indexes() if self._index is None or self._times is None else (self._index, self._times)
+        index.truncate(position)
+        start, first_offset = 0, self.base_offset
+        if index.positions:
+            start, last_offset = index.positions[-1], self.base_offset + index.offsets[-1]
+            place = self._place_at(start)
+            latest = times.truncate(index.offsets[-1] + 1)
+            if place is None or place.last_offset != last_offset or latest is None:
+                self.rebuild_indexes()
+                return
+            first_offset = place.base_offset
+            self._max_timestamp = latest.timestamp_ms
+            self._max_timestamp_offset = self.base_offset + latest.relative_offset
+            index.truncate(start)
+            self._unindexed_bytes = self._index_interval_bytes + 1
+        else:
+            times.truncate(0)
+        self._note_all_from(start, first_offset)
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes from the log file; raises StorageFailure when that is damaged."""
+        next_offset, sealed = self.next_offset, self.is_sealed
+        self._index, self._times = OffsetIndex(), TimeIndex()
+        self._forget_batches()
+        self.is_sealed = False
+        self._note_all_from(0, self.base_offset)
+        invariant(self.next_offset <= next_offset or not sealed, "a segment ends before the next one begins")
+        if sealed:
+            self.seal(next_offset)
+        self.persist_indexes()
+
+    def persist_indexes(self) -> bool:
+        """Bring the index files up to date; not so (False) on a full disk, which costs a rebuild at worst (I3)."""
+        if self._index is None or self._times is None:
+            return True
+        try:
+            _append_entries(self._disk, self._prefix + INDEX, self._index, OFFSET_ENTRY_BYTES)
+            _append_entries(self._disk, self._prefix + TIME_INDEX, self._times, TIME_ENTRY_BYTES)
+        except DiskFull:
+            return False
+        return True
+
+    def index_files(self) -> list[DiskFile]:
+        """The index files, to be synced."""
+        paths = (self._prefix + INDEX, self._prefix + TIME_INDEX)
+        return [self._disk.open(path) for path in paths if self._disk.exists(path)]
+
+    def release(self) -> None:
+        """Let go of the open file and of indexes that are safe in their files; for sealed segments read now and then."""
+        self._file = None
+        if self._index is not None and self._times is not None:
+            if self._index.persisted == len(self._index) and self._times.persisted == len(self._times):
+                self._index = self._times = None
+
+    def rename(self, suffix: str) -> list[str]:
+        """Give all files the name they wait for removal under; returns the new names."""
+        renamed = []
+        for kind in (LOG, INDEX, TIME_INDEX):
+            if self._disk.exists(self._prefix + kind):
+                self._disk.rename(self._prefix + kind, self._prefix + kind + suffix)
+                renamed.append(self._prefix + kind + suffix)
+        return renamed
+
+    def remove_index_files(self) -> None:
+        self._disk.remove(self._prefix + INDEX)
+        self._disk.remove(self._prefix + TIME_INDEX)
+
+    def _forget_batches(self) -> None:
+        self._recent_offsets: list[int] = []
+        self._recent_positions: list[int] = []
+        self._recent_base = 1 << 63
+        self._unindexed_bytes = 0
+        self._first_timestamp: int | None = None
+        self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = self.base_offset
+
+    def _note_all_from(self, position: int, first_offset: int) -> None:
+        scan = self.scan(position, next_offset=first_offset, check_crc=False)
+        next_offset = self.next_offset
+        for place, header in scan:
+            self.note_batch(place, header.last_offset, header)
+        if scan.fault is not None:
+            raise self.damage(scan.position, self.next_offset, scan.fault)
+        self.next_offset = max(next_offset, self.next_offset)
+
+    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        index = decode_offset_index(self._disk.read_file(self._prefix + INDEX) or b"", log_bytes=self.size)
+        times = decode_time_index(self._disk.read_file(self._prefix + TIME_INDEX) or b"")
+        self._index, self._times = index, times
+        if index is None or times is None or (self.is_sealed and not self._reaches_end(index, times)):
+            self.rebuild_indexes()
+        invariant(self._index is not None and self._times is not None, "the indexes are loaded or rebuilt")
+        return self._index, self._times  # type: ignore[return-value]  # checked above
+
+    def _reaches_end(self, index: OffsetIndex, times: TimeIndex) -> bool:
+        """Whether files of a sealed segment are complete: no more than an interval and a batch follow the last entry."""
+        if self.size == 0:
+            return True
+        position = index.positions[-1] if index.positions else 0
+        last = position
+        while position < self.size and position - last <= self._index_interval_bytes:
+            place = self._place_at(position)
+            if place is None:
+                return False
+            position += place.size
+        return position == self.size and len(times) > 0
+
+
+def _append_entries(disk: Disk, path: str, index: OffsetIndex | TimeIndex, entry_bytes: int) -> None:
+    if index.persisted == len(index):
+        return
+    file = disk.open(path, create=True)
+    start = index.persisted * entry_bytes
+    if file.size() > start:
+        file.truncate(start)
+    elif file.size() < start:
+        # Somebody shortened it behind our back: write all of it again.
+        index.persisted = start = 0
+    file.pwrite(index.encode_from(index.persisted), start)
+    index.persisted = len(index)

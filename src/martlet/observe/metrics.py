@@ -1,0 +1,145 @@
+"""The counters of one broker process: plain integers that the hot path adds to, and nothing else.
+
+A handler writes `counters.bytes_in += n` and is done; names, labels and text are made by `exposition` when
+somebody scrapes. So counting costs one attribute load and one integer add, and this module imports no
+metrics library.
+
+Rules: one event loop writes; a value is never reset while the process lives; whatever can become a label has
+a bound known beforehand (API keys, error codes, the reasons below) or a limit (topics).
+
+Proved by: tests/unit/observe/test_metrics.py.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from martlet.base.errors import ErrorCode
+from martlet.base.invariant import invariant
+
+API_KEYS_MAX: Final = 128
+"""Length of the list of request counters; Kafka's keys end below it."""
+
+OTHER_TOPICS: Final = "(other)"
+"""The label that gathers the topics past the limit; no topic can be called so."""
+
+TOPIC_SERIES_MAX_DEFAULT: Final = 200
+
+FLUSH_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+LOOP_LAG_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+
+
+class RejectReason(StrEnum):
+    """Why a connection was refused before its first byte was read."""
+
+    CONNECTIONS_MAX = "connections_max"
+    ADDRESS_MAX = "connections_per_address_max"
+
+
+class DropReason(StrEnum):
+    """Why the broker, and not the client, ended a connection that was being served."""
+
+    PROTOCOL_VIOLATION = "protocol_violation"
+    UNSUPPORTED_REQUEST = "unsupported_request"
+    ACKS_0_FAILURE = "acks_0_failure"
+    IDLE = "idle"
+    STALLED = "stalled"
+    INTERNAL_ERROR = "internal_error"
+
+
+@dataclass(slots=True)
+class TopicCounters:
+    """What went through one topic here; a partition asks for it once and keeps it."""
+
+    messages_in: int = 0
+    batches_in: int = 0
+    bytes_in: int = 0
+    """Record bytes appended."""
+    bytes_out: int = 0
+    """Record bytes put into fetch answers."""
+    fetches: int = 0
+    """Times a partition of the topic was part of an answered fetch."""
+
+
+class DurationHistogram:
+    """Durations in seconds, sorted into buckets fixed at birth; the last slot of `counts` is past every bound."""
+
+    __slots__ = ("bounds", "counts", "total_seconds")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        invariant(list(bounds) == sorted(set(bounds)), "the bounds of a histogram rise strictly")
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total_seconds = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.total_seconds += seconds
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+
+class Gauge(NamedTuple):
+    """A value read only when somebody scrapes, e.g. the free bytes of the disk."""
+
+    name: str
+    text: str
+    read: Callable[[], float]
+
+
+@dataclass(slots=True)
+class BrokerMetrics:
+    """Everything one broker counts. Created by the wiring, handed to whoever counts, read by `exposition`.
+
+    `requests_total` is indexed by API key, `errors_total` by protocol error code; both hold every value that
+    can occur, so an increment never has to ask whether its slot exists.
+    """
+
+    topic_series_max: int = TOPIC_SERIES_MAX_DEFAULT
+    bytes_in: int = 0
+    """Bytes received on Kafka connections."""
+    bytes_out: int = 0
+    """Bytes sent on Kafka connections."""
+    requests_total: list[int] = field(default_factory=lambda: [0] * API_KEYS_MAX)
+    errors_total: dict[int, int] = field(default_factory=lambda: dict.fromkeys(ErrorCode, 0))
+    connections_open: int = 0
+    connections_accepted: int = 0
+    connections_rejected: dict[RejectReason, int] = field(default_factory=lambda: dict.fromkeys(RejectReason, 0))
+    connections_dropped: dict[DropReason, int] = field(default_factory=lambda: dict.fromkeys(DropReason, 0))
+    parked_fetches: int = 0
+    """Fetches waiting for data at this moment."""
+    parked_produces: int = 0
+    """Publishes waiting for a flush or for replicas at this moment."""
+    flush_seconds: DurationHistogram = field(default_factory=lambda: DurationHistogram(FLUSH_SECONDS))
+    flush_failures: int = 0
+    loop_lag_seconds: DurationHistogram = field(default_factory=lambda: DurationHistogram(LOOP_LAG_SECONDS))
+    gauges: list[Gauge] = field(default_factory=list)
+    other_topics: TopicCounters = field(default_factory=TopicCounters)
+    topics: dict[str, TopicCounters] = field(default_factory=dict)
+
+    def topic(self, name: str) -> TopicCounters:
+        """The counters of a topic, to be asked for once per partition and kept.
+
+        Past `topic_series_max` topics the rest share one object, so a client that creates topics cannot
+        make the metrics grow without end.
+        """
+        counters = self.topics.get(name)
+        if counters is None:
+            if len(self.topics) >= self.topic_series_max:
+                return self.other_topics
+            counters = self.topics[name] = TopicCounters()
+        return counters
+
+    def forget_topic(self, name: str) -> None:
+        """Drop the series of a deleted topic; its place is free for another."""
+        self.topics.pop(name, None)
+
+    def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Export what `read` returns as gauge `name`; it is called at each scrape and must be quick."""
+        invariant(name.startswith("martlet_"), "a metric's name begins with martlet_")
+        invariant(all(gauge.name != name for gauge in self.gauges), "a gauge is registered once")
+        self.gauges.append(Gauge(name, text, read))

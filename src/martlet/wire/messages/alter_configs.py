@@ -1,0 +1,49 @@
+"""AlterConfigs (key 33): replace all configuration values of a resource; kept for old tools.
+
+Versions 0–2; v2 is the first flexible one.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class AlterableConfig:
+    """One value to set; values not named fall back to their defaults."""
+
+    name: str = ""
+    value: str | None = None
+
+
+@dataclass(slots=True)
+class AlterConfigsResource:
+    """The whole new configuration of one resource; types as in DescribeConfigs."""
+
+    resource_type: int = 0
+    resource_name: str = ""
+    configs: list[AlterableConfig] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class AlterConfigsRequest:
+    """Configurations to replace, or with `validate_only` to check."""
+
+    resources: list[AlterConfigsResource] = field(default_factory=list)
+    validate_only: bool = False
+
+
+@dataclass(slots=True)
+class AlterConfigsResourceResponse:
+    """What became of one resource."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    resource_type: int = 0
+    resource_name: str = ""
+
+
+@dataclass(slots=True)
+class AlterConfigsResponse:
+    """The results, one per resource."""
+
+    throttle_time_ms: int = 0
+    responses: list[AlterConfigsResourceResponse] = field(default_factory=list)

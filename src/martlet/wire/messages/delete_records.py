@@ -1,0 +1,55 @@
+"""DeleteRecords (key 21): move the start of partitions forward.
+
+Versions 0–2; v2 is the first flexible one.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class DeleteRecordsPartition:
+    """One partition and its wanted first offset; -1 is the high watermark."""
+
+    partition_index: int = 0
+    offset: int = 0
+
+
+@dataclass(slots=True)
+class DeleteRecordsTopic:
+    """The partitions of one topic."""
+
+    name: str = ""
+    partitions: list[DeleteRecordsPartition] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DeleteRecordsRequest:
+    """What to delete."""
+
+    topics: list[DeleteRecordsTopic] = field(default_factory=list)
+    timeout_ms: int = 0
+
+
+@dataclass(slots=True)
+class DeleteRecordsPartitionResult:
+    """The partition's first offset now."""
+
+    partition_index: int = 0
+    low_watermark: int = 0
+    error_code: int = 0
+
+
+@dataclass(slots=True)
+class DeleteRecordsTopicResult:
+    """The results for one topic."""
+
+    name: str = ""
+    partitions: list[DeleteRecordsPartitionResult] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DeleteRecordsResponse:
+    """The results."""
+
+    throttle_time_ms: int = 0
+    topics: list[DeleteRecordsTopicResult] = field(default_factory=list)

@@ -1,0 +1,41 @@
+"""DeleteTopics (key 20).
+
+Versions 1–6. v4 is the first flexible one; v5 adds error texts; v6 deletes by name or by id, in a new field.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class DeleteTopicState:
+    """One topic to delete: a name, or None and an id."""
+
+    name: str | None = None
+    topic_id: bytes = bytes(16)
+
+
+@dataclass(slots=True)
+class DeleteTopicsRequest:
+    """The topics: `topic_names` until v5, `topics` in v6."""
+
+    topics: list[DeleteTopicState] = field(default_factory=list)  # v6+
+    timeout_ms: int = 0
+    topic_names: list[str] = field(default_factory=list)  # until v5
+
+
+@dataclass(slots=True)
+class DeletableTopicResult:
+    """What became of one topic; at v6 the name is None where an unknown id was given."""
+
+    name: str | None = None
+    topic_id: bytes = bytes(16)  # v6+
+    error_code: int = 0
+    error_message: str | None = None  # v5+
+
+
+@dataclass(slots=True)
+class DeleteTopicsResponse:
+    """The results, one per topic asked for."""
+
+    throttle_time_ms: int = 0
+    responses: list[DeletableTopicResult] = field(default_factory=list)

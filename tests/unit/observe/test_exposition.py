@@ -1,0 +1,99 @@
+"""The text that Prometheus reads, parsed back with prometheus_client's own parser."""
+
+import re
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from martlet.base.errors import ErrorCode, StorageFailure
+from martlet.observe.exposition import MetricsRegistry
+from martlet.observe.metrics import BrokerMetrics, RejectReason
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def scrape(metrics: BrokerMetrics) -> Samples:
+    registry = MetricsRegistry(metrics, api_names={0: "produce", 1: "fetch"}, info={"version": "1.2.3"})
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(registry.render().decode())
+        for sample in family.samples
+    }
+
+
+def test_network_and_request_counters_carry_their_names() -> None:
+    metrics = BrokerMetrics(bytes_in=10, bytes_out=20)
+    metrics.requests_total[0] += 7
+    metrics.requests_total[99] += 1
+    metrics.errors_total[ErrorCode.NOT_LEADER_OR_FOLLOWER] += 2
+    samples = scrape(metrics)
+    assert samples["martlet_received_bytes_total", ()] == 10
+    assert samples["martlet_sent_bytes_total", ()] == 20
+    assert samples["martlet_requests_total", (("api", "produce"),)] == 7
+    assert samples["martlet_requests_total", (("api", "99"),)] == 1
+    assert samples["martlet_request_errors_total", (("error", "not_leader_or_follower"),)] == 2
+    assert samples["martlet_build_info", (("version", "1.2.3"),)] == 1
+
+
+def test_zero_requests_and_errors_are_left_out_but_reasons_are_always_there() -> None:
+    metrics = BrokerMetrics()
+    metrics.errors_total[ErrorCode.NONE] += 1
+    metrics.connections_rejected[RejectReason.CONNECTIONS_MAX] += 1
+    samples = scrape(metrics)
+    names = [name for name, _ in samples]
+    assert "martlet_requests_total" not in names
+    assert "martlet_request_errors_total" not in names
+    assert samples["martlet_connections_rejected_total", (("reason", "connections_max"),)] == 1
+    assert samples["martlet_connections_rejected_total", (("reason", "connections_per_address_max"),)] == 0
+
+
+def test_each_topic_has_its_series_and_the_rest_share_one() -> None:
+    metrics = BrokerMetrics(topic_series_max=1)
+    metrics.topic("orders").messages_in += 5
+    metrics.topic("payments").messages_in += 6
+    metrics.topic("refunds").messages_in += 7
+    samples = scrape(metrics)
+    assert samples["martlet_topic_messages_in_total", (("topic", "orders"),)] == 5
+    assert samples["martlet_topic_messages_in_total", (("topic", "(other)"),)] == 13
+    assert ("martlet_topic_messages_in_total", (("topic", "payments"),)) not in samples
+
+
+def test_histogram_buckets_are_cumulative_and_end_at_infinity() -> None:
+    metrics = BrokerMetrics()
+    for seconds in (0.0001, 0.002, 100.0):
+        metrics.flush_seconds.observe(seconds)
+    samples = scrape(metrics)
+    assert samples["martlet_flush_seconds_bucket", (("le", "0.0005"),)] == 1
+    assert samples["martlet_flush_seconds_bucket", (("le", "0.0025"),)] == 2
+    assert samples["martlet_flush_seconds_bucket", (("le", "10.0"),)] == 2
+    assert samples["martlet_flush_seconds_bucket", (("le", "+Inf"),)] == 3
+    assert samples["martlet_flush_seconds_count", ()] == 3
+
+
+def test_a_gauge_is_read_at_scrape_and_a_failing_one_hides_only_itself() -> None:
+    metrics = BrokerMetrics(connections_open=4)
+
+    def broken() -> float:
+        raise StorageFailure("the disk is gone")
+
+    readings = [1.0, 2.0]
+    metrics.watch("martlet_broken", "Fails.", broken)
+    metrics.watch("martlet_working", "Works.", lambda: readings[-1])
+    assert scrape(metrics)["martlet_working", ()] == 2
+    readings.append(3.0)
+    samples = scrape(metrics)
+    assert samples["martlet_working", ()] == 3
+    assert samples["martlet_connections", ()] == 4
+    assert ("martlet_broken", ()) not in samples
+
+
+def test_every_series_of_ours_is_named_by_the_rule_and_explained() -> None:
+    metrics = BrokerMetrics()
+    metrics.topic("orders")
+    registry = MetricsRegistry(metrics, api_names={}, info={"version": "1"})
+    text = registry.render().decode()
+    for family in text_string_to_metric_families(text):
+        if family.name.startswith(("process_", "python_gc_")):
+            continue
+        assert re.fullmatch(r"martlet_[a-z0-9_]+", family.name)
+        assert family.documentation.endswith(".")
+    assert "text/plain" in registry.content_type

@@ -1,0 +1,120 @@
+"""Our message classes against the schema: every name exists, every version compiles and writes the same bytes."""
+
+import dataclasses
+import io
+from typing import Any
+
+import pytest
+from kio.schema.index import schema_name_map
+from kio.serial import entity_reader, entity_writer
+
+from martlet.wire.layout import StructLayout, message_layout
+from martlet.wire.message_codec import decode, encode, prepare
+from tests.unit.wire.message_catalogue import (
+    UNSTABLE,
+    all_versions,
+    classes_of,
+    message_modules,
+    nulled,
+    populated,
+    schema_class,
+    to_schema,
+    top_level_classes,
+)
+
+ADVERTISED = {
+    "api_versions": range(5),
+    "metadata": range(14),
+    "list_offsets": range(1, 12),
+    "offset_for_leader_epoch": range(2, 5),
+    "init_producer_id": range(6),
+    "find_coordinator": range(7),
+    "create_topics": range(2, 8),
+    "delete_topics": range(1, 7),
+    "create_partitions": range(4),
+    "delete_records": range(3),
+    "describe_configs": range(1, 5),
+    "incremental_alter_configs": range(2),
+    "alter_configs": range(3),
+    "describe_cluster": range(3),
+    "describe_topic_partitions": range(1),
+    "describe_log_dirs": range(1, 6),
+    "describe_producers": range(1),
+}
+"""What Kafka 4.3 advertises for the APIs that a broker without groups serves."""
+
+EVERY_VERSION = [pytest.param(cls, version, id=f"{cls.__name__}-v{version}") for cls, version in all_versions()]
+
+
+@pytest.mark.parametrize(("api", "versions"), ADVERTISED.items())
+def test_every_advertised_version_of_request_and_response_compiles(api: str, versions: range) -> None:
+    classes = top_level_classes(message_modules()[api])
+    assert len(classes) == 2
+    for cls in classes:
+        for version in versions:
+            prepare(cls, version)
+
+
+def test_every_field_of_every_class_is_in_some_version_of_the_schema() -> None:
+    for api, module in message_modules().items():
+        known: dict[type[Any], set[str]] = {}
+        for cls in top_level_classes(module):
+            for version in schema_name_map[api]:
+                _collect_kept_names(message_layout(cls, version), known)
+        for cls in classes_of(module):
+            assert known.get(cls) == {field.name for field in dataclasses.fields(cls)}, cls
+
+
+def test_no_field_of_an_advertised_version_is_missing_from_our_classes() -> None:
+    for cls, version in all_versions():
+        for layout in _structs(message_layout(cls, version)):
+            for field in [*layout.fields, *(field for _, field in layout.tagged_fields)]:
+                assert field.is_kept, f"{layout.name}.{field.name} of v{version}"
+
+
+def test_every_field_of_every_class_has_a_default() -> None:
+    for module in message_modules().values():
+        for cls in classes_of(module):
+            cls()
+
+
+def test_the_unstable_version_reads_over_the_fields_we_do_not_keep() -> None:
+    for api, version in UNSTABLE:
+        for cls in top_level_classes(message_modules()[api]):
+            message = populated(cls, version)
+            schema = schema_class(cls, version)
+            read, _ = entity_reader(schema)(encode(message, version), 0)
+            out = io.BytesIO()
+            entity_writer(schema)(out, read)
+            assert out.getvalue() == encode(message, version)
+            assert decode(cls, version, out.getvalue()) == message
+
+
+@pytest.mark.parametrize(("cls", "version"), EVERY_VERSION)
+@pytest.mark.parametrize("build", [populated, nulled, lambda cls, _: cls()], ids=["populated", "nulled", "default"])
+def test_the_bytes_are_those_of_the_schema_library(cls: type[Any], version: int, build: Any) -> None:
+    message = build(cls, version)
+    schema = schema_class(cls, version)
+    expected = to_schema(message, schema)
+    out = io.BytesIO()
+    entity_writer(schema)(out, expected)
+
+    encoded = encode(message, version)
+
+    assert encoded == out.getvalue()
+    assert entity_reader(schema)(encoded, 0) == (expected, len(encoded))
+    assert decode(cls, version, encoded) == message
+
+
+def _collect_kept_names(layout: StructLayout, known: dict[type[Any], set[str]]) -> None:
+    for struct in _structs(layout):
+        if struct.message_class is not None:
+            fields = [*struct.fields, *(field for _, field in struct.tagged_fields)]
+            known.setdefault(struct.message_class, set()).update(field.name for field in fields if field.is_kept)
+
+
+def _structs(layout: StructLayout) -> list[StructLayout]:
+    """The struct itself and everything nested in it."""
+    fields = [*layout.fields, *(field for _, field in layout.tagged_fields)]
+    nested = [struct for field in fields if field.struct is not None for struct in _structs(field.struct)]
+    return [layout, *nested]
