@@ -158,7 +158,7 @@ def banned_in_package(file: SourceFile) -> Iterator[Finding]:
 
 
 def broad_except(file: SourceFile) -> Iterator[Finding]:
-    """Catching everything is for the named supervisors, or for cleaning up before raising it again."""
+    """Catching everything is for the named supervisors, or for raising it again or carrying it to who waits for it."""
     if file.top != "src" or file.path in SUPERVISORS:
         return
     for node in ast.walk(file.tree):
@@ -166,7 +166,8 @@ def broad_except(file: SourceFile) -> Iterator[Finding]:
             caught = ast.unparse(node.type) if node.type else "everything"
             is_broad = re.search(r"\b(?:BaseException|Exception|everything)\b", caught)
             last = node.body[-1]
-            if is_broad and not (isinstance(last, ast.Raise) and last.exc is None):
+            is_passed_on = (isinstance(last, ast.Raise) and last.exc is None) or "set_exception" in ast.unparse(last)
+            if is_broad and not is_passed_on:
                 yield Finding(file.path, f"line {node.lineno}: catches {caught}")
 
 

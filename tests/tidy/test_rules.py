@@ -42,6 +42,7 @@ def constructor_of(parameters: int) -> str:
         ("banned-in-package", "raise ApiError(1)", "raise NotImplementedError"),
         ("broad-except", "try: g()\nexcept OSError: h()", "try: g()\nexcept Exception: h()"),
         ("broad-except", "try: g()\nexcept BaseException:\n  h()\n  raise", "try: g()\nexcept: h()"),
+        ("broad-except", "try: g()\nexcept Exception as e: f.set_exception(e)", "try: g()\nexcept Exception: f(e)"),
         ("dodged-test", "pytest.mark.parametrize('a', [])", "pytest.mark.skipif(True)"),
         ("dodged-test", "import json", "from unittest.mock import MagicMock"),
         ("leftover", "# to do is to be", "# TO" "DO: more"),

@@ -1,19 +1,59 @@
 """The wiring: every part of a broker is made, started and stopped here and nowhere else.
 
-Start: take the address, open the metadata store, register and elect this process, open the logs, then serve. Stop is
-the same backwards: refuse new work, answer what was asked, flush, write the clean marker, leave the metadata store.
+Start: take the addresses, open the metadata store, register and elect this process, open the logs, then serve. Stop
+is the same backwards: refuse new work, answer what was asked, flush, write the clean marker, leave the metadata store.
 
 Invariant: (A1) no client is served before every partition this broker leads carries a leader epoch that no earlier
 process had.
 """
 
 import asyncio
+import contextlib
 import logging
-from typing import Final
+import os
+import platform
+import resource
+import socket
+from functools import partial
+from typing import Final, cast
+
+from martlet import __version__
+from martlet.base.clock import Clock, SystemClock
+from martlet.base.disk import Disk, SystemDisk
+from martlet.base.ids import BrokerId, Incarnation
+from martlet.base.invariant import invariant
+from martlet.base.randomness import IdSource, SystemRandomness
+from martlet.broker.dispatch import Dispatcher
+from martlet.broker.handlers import SERVED
+from martlet.broker.housekeeping import Housekeeping
+from martlet.broker.listener import Listener, bind
+from martlet.broker.metadata_feed import MetadataFeed
+from martlet.broker.operations import OperationsServer
+from martlet.broker.partition_table import LeaderIdentity, PartitionTable
+from martlet.broker.producer_ids import ProducerIdPool
+from martlet.broker.registry import build_registry
+from martlet.broker.request import Address, parse_address
+from martlet.broker.services import BrokerServices
+from martlet.broker.settings import BrokerSettings
+from martlet.broker.topic_admin import TopicAdmin
+from martlet.broker.topic_settings import TopicSettings, static_configs
+from martlet.cluster.broker_decisions import Registration
+from martlet.cluster.image import ImageDelta, MetadataImage
+from martlet.cluster.records import Endpoint
+from martlet.cluster.topic_decisions import TopicDefaults
+from martlet.log.log_directory import LogDirectory
+from martlet.observe.exposition import MetricsRegistry
+from martlet.observe.loop_lag import LoopLagProbe
+from martlet.observe.metrics import BrokerMetrics
+from martlet.stores.sqlite import SqliteStore
+from martlet.wire.api_keys import ApiKey, api_name
+from martlet.wire.records.index import codec_name
 
 logger = logging.getLogger(__name__)
 
 _METADATA_FILE: Final = "metadata.sqlite"
+_BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
+_KAFKA_LISTENER: Final = "kafka"
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -23,3 +63,180 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+class BrokerApp:
+    """One broker from `start` to `stop`, on the event loop that calls them."""
+
+    def __init__(self, settings: BrokerSettings, *, clock: Clock | None = None, disk: Disk | None = None) -> None:
+        self.settings = settings
+        self.kafka_address = parse_address(settings.kafka)
+        self.operations_address = parse_address(settings.operations)
+        self._failure: BaseException | None = None
+        self._failed = asyncio.Event()
+        self._clock = clock or SystemClock()
+        self._disk = disk or SystemDisk()
+        self._metrics = BrokerMetrics()
+        self._not_ready = "the broker is starting"
+        self._stack = contextlib.AsyncExitStack()
+
+    async def start(self) -> None:
+        """Return when clients are served; on failure everything already started is stopped again."""
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        self._not_ready = ""
+        logger.info("broker %d serves Kafka clients on %s", self.settings.broker_id, self.kafka_address)
+
+    async def stop(self) -> None:
+        """Stop cleanly: what was acknowledged is on disk and the next start needs no recovery."""
+        self._not_ready = "the broker is stopping"
+        await self._stack.aclose()
+        logger.info("broker %d stopped", self.settings.broker_id)
+
+    def readiness(self) -> tuple[bool, str]:
+        """Whether clients are served, and if not, why."""
+        return not self._not_ready, self._not_ready
+
+    # --- starting, in order; each step pushes its own undoing on the stack
+
+    async def _start(self) -> None:
+        raise_file_limit()
+        settings = self.settings
+        listening = bind(self.kafka_address)
+        self._stack.callback(listening.close)
+        self.kafka_address = Address(self.kafka_address.host, listening.getsockname()[1])
+        await self._start_operations()
+        self._disk.make_directory(settings.data)
+        log_path = os.path.join(settings.data, f"broker-{settings.broker_id}")
+        logs = LogDirectory(self._disk, log_path)
+        logs.lock()
+        self._stack.callback(logs.unlock)
+        image, feed, store = await self._follow_store()
+        static = static_configs(settings, kafka_address=str(self.kafka_address), log_directory=log_path)
+        topic_settings = TopicSettings(settings, image, static)
+        admin, incarnation = await self._join_cluster(store, feed, topic_settings, was_clean=logs.was_closed_cleanly())
+        partitions = await self._open_logs(logs, image, topic_settings, incarnation)
+        feed.add_listener(partial(follow_metadata, partitions, image))
+        services = BrokerServices(
+            settings=settings,
+            clock=self._clock,
+            cluster_id=image.cluster_id,
+            image=image,
+            admin=admin,
+            partitions=partitions,
+            topic_settings=topic_settings,
+            producer_ids=ProducerIdPool(admin),
+            logs=logs,
+            metrics=self._metrics,
+            registry=build_registry(SERVED),
+            fail=self.fail,
+        )
+        housekeeping = Housekeeping(settings, self._clock, logs, partitions)
+        housekeeping.start()
+        self._stack.push_async_callback(housekeeping.aclose)
+        await self._serve(services, listening)
+
+    async def _start_operations(self) -> None:
+        address = self.operations_address
+        names = {key: api_name(key) for key in ApiKey}
+        info = {"version": __version__, "python": platform.python_version(), "record_codec": codec_name()}
+        registry = MetricsRegistry(self._metrics, api_names=names, info=info)
+        server = OperationsServer(address.host, address.port, registry, self.readiness)
+        await server.start()
+        self._stack.push_async_callback(server.aclose)
+        self.operations_address = Address(address.host, server.port)
+
+    async def _follow_store(self) -> tuple[MetadataImage, MetadataFeed, SqliteStore]:
+        store = await SqliteStore.open(os.path.join(self.settings.data, _METADATA_FILE), clock=self._clock)
+        self._stack.push_async_callback(store.close)
+        image = MetadataImage()
+        feed = MetadataFeed(store, image, on_failure=self.fail)
+        await feed.start()
+        self._stack.push_async_callback(feed.aclose)
+        return image, feed, store
+
+    async def _join_cluster(
+        self, store: SqliteStore, feed: MetadataFeed, topic_settings: TopicSettings, *, was_clean: bool
+    ) -> tuple[TopicAdmin, Incarnation]:
+        """Register this process and give every partition it leads a new epoch (A1)."""
+        settings = self.settings
+        defaults = TopicDefaults(settings.default_partitions, settings.default_replication_factor)
+        ids = IdSource(SystemRandomness())
+        admin = TopicAdmin(store, feed, ids, self._clock, defaults, topic_settings.layers)
+        host = parse_address(settings.advertised) if settings.advertised else self.kafka_address
+        broker = await admin.register_broker(
+            Registration(
+                id=BrokerId(settings.broker_id),
+                endpoints=[Endpoint(_KAFKA_LISTENER, host.host, host.port)],
+                rack=settings.rack or None,
+                boot_id=(self._disk.read_file(_BOOT_ID_FILE) or b"").decode().strip(),
+                clean=was_clean,
+            )
+        )
+        await admin.elect_own_partitions()
+        return admin, broker.incarnation
+
+    async def _open_logs(
+        self, logs: LogDirectory, image: MetadataImage, topic_settings: TopicSettings, incarnation: Incarnation
+    ) -> PartitionTable:
+        leader = LeaderIdentity(BrokerId(self.settings.broker_id), incarnation)
+        partitions = PartitionTable(leader, image, logs, topic_settings, self._metrics, self._clock, self.fail)
+        self._stack.push_async_callback(self._close_logs, logs, partitions)
+        partitions.open_existing()
+        # What survived a crash in the page cache is made durable before anybody can read it.
+        await partitions.flusher.flush_all(partitions.open_partitions())
+        return partitions
+
+    async def _close_logs(self, logs: LogDirectory, partitions: PartitionTable) -> None:
+        await partitions.flusher.flush_all(partitions.open_partitions())
+        await partitions.flusher.aclose()
+        logs.close(clean=self._failure is None)
+
+    async def _serve(self, services: BrokerServices, listening: socket.socket) -> None:
+        dispatcher = Dispatcher(services)
+        self._stack.push_async_callback(dispatcher.aclose)
+        probe = LoopLagProbe(self._metrics.loop_lag_seconds)
+        probe.start()
+        self._stack.callback(probe.stop)
+        listener = Listener(self.settings, dispatcher, self._clock)
+        await listener.start(listening)
+        self._stack.push_async_callback(listener.aclose, self.settings.shutdown_timeout_ms)
+
+    def fail(self, error: BaseException) -> None:
+        """Going on would make things worse: the process is to end, without a clean marker.
+
+        A stop that follows leaves what is on disk to be recovered by the next start.
+        """
+        self._not_ready = f"the broker has failed: {error}"
+        if self._failure is None:
+            logger.critical("the broker must stop: %s", error)
+            self._failure = error
+            self._failed.set()
+
+    async def wait_failed(self) -> BaseException:
+        """Return the reason once the broker has failed; for whoever runs the process."""
+        await self._failed.wait()
+        invariant(self._failure is not None, "a failed broker has a reason")
+        return cast(BaseException, self._failure)
+
+
+def follow_metadata(partitions: PartitionTable, image: MetadataImage, delta: ImageDelta) -> None:
+    """Bring the open partitions in step with a change of the metadata."""
+    for topic in delta.topics_deleted:
+        partitions.topic_deleted(topic)
+    for _, topic in delta.topics_changed:
+        partitions.topic_changed(topic)
+    if delta.broker_configs:
+        for topic in image.topics():
+            partitions.topic_changed(topic)
+
+
+def raise_file_limit() -> None:
+    """Allow as many open files as the system lets us: every segment in use and every connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -30,6 +30,9 @@ _SLOWEST_BYTES_PER_MS: Final = 16
 """A request may take its receive timeout plus the time its bytes need at this rate (16 kB/s)."""
 
 
+_JOIN_BYTES_MAX: Final = 16_384
+
+
 class ConnectionOwner(Protocol):
     """The listener, as far as a connection cares."""
 
@@ -179,11 +182,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         while line and line[0].ready:
             chunks.extend(line.popleft().chunks)
         if chunks:
-            if len(chunks) == 1:
-                transport.write(chunks[0])
+            size = sum(map(len, chunks))
+            # Small answers go out as one piece; large ones are not copied together.
+            if size <= _JOIN_BYTES_MAX:
+                transport.write(b"".join(chunks))
             else:
                 transport.writelines(chunks)
-            self._dispatcher.metrics.bytes_out += sum(map(len, chunks))
+            self._dispatcher.metrics.bytes_out += size
         if not line:
             if self._draining:
                 transport.close()

@@ -14,7 +14,7 @@ from typing import Final
 from martlet.base.errors import StorageFailure
 from martlet.broker.flush_policy import FlushMode
 from martlet.broker.partition import Partition
-from martlet.log.partition_log import FlushTicket
+from martlet.log.flushing import FlushTicket
 from martlet.observe.metrics import BrokerMetrics
 
 _THREADS: Final = 4

@@ -15,7 +15,8 @@ from martlet.base.errors import ApiError, DiskFull, ErrorCode, StorageFailure
 from martlet.base.ids import TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.broker.flush_policy import FlushMode, FlushPolicy
-from martlet.log.partition_log import Appended, LogSlice, PartitionLog
+from martlet.log.log_slice import Appended, LogSlice
+from martlet.log.partition_log import PartitionLog
 from martlet.log.validation import check_client_batch
 from martlet.observe.metrics import TopicCounters
 from martlet.wire.batch import BatchHeader

@@ -9,10 +9,11 @@ this very process was elected with: leadership never survives a restart.
 
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
 from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, DiskFull, ErrorCode, StorageFailure
-from martlet.base.ids import BrokerId, TopicId, TopicPartition
+from martlet.base.ids import BrokerId, Incarnation, TopicId, TopicPartition
 from martlet.broker.flush_policy import FlushPolicy, decide_flush_mode
 from martlet.broker.flusher import Flusher
 from martlet.broker.partition import Partition
@@ -25,12 +26,19 @@ from martlet.observe.metrics import BrokerMetrics
 logger = logging.getLogger(__name__)
 
 
+class LeaderIdentity(NamedTuple):
+    """Which process leads: leadership belongs to a process start, not to a broker's number."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+
+
 class PartitionTable:
     """Owner of every open partition of this broker."""
 
     def __init__(
         self,
-        broker_id: BrokerId,
+        me: LeaderIdentity,
         image: MetadataImage,
         logs: LogDirectory,
         topic_settings: TopicSettings,
@@ -38,7 +46,7 @@ class PartitionTable:
         clock: Clock,
         on_storage_failure: Callable[[StorageFailure], None],
     ) -> None:
-        self._broker_id = broker_id
+        self._me = me
         self._image = image
         self._logs = logs
         self._topic_settings = topic_settings
@@ -130,7 +138,7 @@ class PartitionTable:
         record = self._image.partition(topic_name, index)
         if topic is None or record is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if not record.is_led_by(self._broker_id, self._incarnation):
+        if not record.is_led_by(*self._me):
             code = ErrorCode.LEADER_NOT_AVAILABLE if record.leader is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
             raise ApiError(code)
         name = TopicPartition(topic_name, index)

@@ -198,11 +198,3 @@ def _text(key: str, value: object, where: str) -> str:
 def _port_of_default(key: str) -> int:
     default = str(DEFAULTS[key])
     return parse_address(default).port if default else parse_address("localhost").port
-
-
-def parse_assignment(text: str, flag: str) -> tuple[str, str]:
-    """`KEY=VALUE` as given to a flag."""
-    key, separator, value = text.partition("=")
-    if not separator or not key.strip():
-        raise SettingsError(f"{flag} {text!r}: write KEY=VALUE")
-    return key.strip(), value

@@ -87,15 +87,15 @@ _EXIT_CODES: dict[ErrorCode, ExitCode] = {
 }
 
 _NEXT_STEPS: dict[ErrorCode, str] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`martlet topic list` shows the topics, `martlet topic create NAME` makes one",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`martlet topic list` shows the topics, `martlet topic create` makes one",
     ErrorCode.TOPIC_ALREADY_EXISTS: "`martlet topic describe NAME` shows it; with --if-not-exists this is no error",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -",
     ErrorCode.INVALID_REPLICATION_FACTOR: "`martlet status` shows how many brokers there are",
     ErrorCode.INVALID_CONFIG: "`martlet config show --topic TOPIC` lists the names and values in use",
     ErrorCode.MESSAGE_TOO_LARGE: "allow more with `martlet topic alter TOPIC --set max.message.bytes=N`, or send less",
-    ErrorCode.OFFSET_OUT_OF_RANGE: "`martlet topic describe TOPIC` shows the offsets there are; --from earliest always works",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "`martlet topic describe TOPIC` shows the offsets; --from earliest always works",
     ErrorCode.KAFKA_STORAGE_ERROR: "look at the broker's log and the free space of its disk",
-    ErrorCode.UNSUPPORTED_VERSION: "the broker is older or younger than this command; `martlet --version` tells its version",
+    ErrorCode.UNSUPPORTED_VERSION: "broker and command differ in age; `martlet --version` tells that of the command",
 }
 
 

@@ -107,3 +107,42 @@ class TopicArgument(click.ParamType[str]):
 
 
 TOPIC = TopicArgument()
+
+
+def settings_options(function: Function) -> Function:
+    """Adds the flags that set a broker's settings and hands them over as `flags` (by key) and `config_file`."""
+
+    @click.option("--data", metavar="DIR", help="Directory for messages and metadata.  [default: ./martlet-data]")
+    @click.option("--kafka", metavar="HOST:PORT", help="Where to serve the Kafka protocol.  [default: 127.0.0.1:9092]")
+    @click.option(
+        "--operations", metavar="HOST:PORT", help="Where to serve health and metrics.  [default: 127.0.0.1:9644]"
+    )
+    @click.option(
+        "--config",
+        "config_file",
+        metavar="FILE",
+        type=click.Path(dir_okay=False),
+        help="Settings file.  [default: martlet.toml, if there is one]",
+    )
+    @click.option(
+        "--set",
+        "assignments",
+        multiple=True,
+        type=ASSIGNMENT,
+        help="Any other setting; `martlet config show` lists them. May be repeated.",
+    )
+    @functools.wraps(function)
+    def with_settings(
+        *args: Any,
+        data: str | None,
+        kafka: str | None,
+        operations: str | None,
+        assignments: Sequence[tuple[str, str]],
+        **kwargs: Any,
+    ) -> Any:
+        flags = {key: (f"--set {key}", value) for key, value in assignments}
+        named = {"data": data, "kafka": kafka, "operations": operations}
+        flags |= {key: (f"--{key}", value) for key, value in named.items() if value is not None}
+        return function(*args, flags=flags, **kwargs)
+
+    return with_settings  # type: ignore[return-value]

@@ -33,6 +33,7 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 _CORRELATION_LIMIT: Final = 2**31
+_ABOUT_US: Final = ApiVersionsRequest(client_software_name="martlet", client_software_version=martlet.__version__)
 
 
 class VersionRange(NamedTuple):
@@ -165,6 +166,8 @@ class Connection:
     async def start(self) -> None:
         """Connect and negotiate; raises ConnectionFailed when there is nobody or nobody who speaks the protocol."""
         loop = asyncio.get_running_loop()
+        # The first message of a process loads the schemas, which takes longer than any of the waiting below.
+        message_codec.encode(_ABOUT_US, API_VERSIONS.newest)
         try:
             async with asyncio.timeout(self._options.connect_timeout_ms / 1000):
                 await loop.create_connection(lambda: self._protocol, self.address.host, self.address.port)
@@ -192,10 +195,9 @@ class Connection:
         self._protocol.fail(ConnectionLost(f"the connection to {self.address} was closed on our side"))
 
     async def _negotiate(self) -> None:
-        request = ApiVersionsRequest(client_software_name="martlet", client_software_version=martlet.__version__)
         version = API_VERSIONS.newest
         for _ in range(2):
-            body = await self.exchange(ApiKey.API_VERSIONS, version, message_codec.encode(request, version))
+            body = await self.exchange(ApiKey.API_VERSIONS, version, message_codec.encode(_ABOUT_US, version))
             if int.from_bytes(body[:2], "big", signed=True) != ErrorCode.UNSUPPORTED_VERSION:
                 break
             offered = _ranges(self._read_versions(body, 0))

@@ -1,16 +1,16 @@
 """Reads assigned partitions from given positions on: long polls at the leaders, positions that only move with data.
 
 How it works: `assign` says what to read from where, `fetch` returns what has arrived. Every broker that leads assigned
-partitions has at most one request under way, on a connection of its own; `fetch` waits for the first that is answered and
+partitions has at most one request under way, on a connection of its own; `fetch` waits for the first answer and
 leaves the others under way for the next call, so it may be cancelled and called again without loss.
 
-Invariants: (F1) a position moves only when the data before it is returned to the caller; (F2) an answer to a request made
-before `assign` or `unassign` touched its partition is dropped; (F3) trouble that may pass is retried with pauses and
-raised when it has lasted `retry_timeout_ms` without any answer in between.
+Invariants: (F1) a position moves only when the data before it is returned to the caller; (F2) an answer to a request
+made before `assign` or `unassign` touched its partition is dropped; (F3) trouble that may pass is retried with pauses
+and raised when it has lasted `retry_timeout_ms` without any answer in between.
 """
 
 import asyncio
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -116,10 +116,7 @@ class Fetcher:
     async def fetch(self) -> list[Fetched]:
         """Wait for data, at most about `max_wait_ms`; empty when there was none."""
         await self._pause_after_trouble()
-        try:
-            await self._ask_idle_leaders()
-        except (ApiError, ClientError) as error:
-            self._note_trouble(error, self._topics())
+        await self._ask_idle_leaders()
         if not self._under_way:
             return []
         tasks = {task: broker_id for broker_id, (_, task) in self._under_way.items()}
@@ -142,9 +139,15 @@ class Fetcher:
         """Send a request to every leader of assigned partitions that has none under way."""
         covered = {partition for asked, _ in self._under_way.values() for partition in asked.rounds}
         by_leader: dict[int, dict[TopicPartition, Leader]] = defaultdict(dict)
-        for partition in self._assigned:
-            if partition not in covered:
+        for partition in [partition for partition in self._assigned if partition not in covered]:
+            try:
                 leader = self._cluster.known_leader(partition) or await self._cluster.leader(partition)
+            except ApiError as error:
+                self._note_trouble(error, {partition.topic})
+            except ClientError as error:
+                self._note_trouble(error, {partition.topic})
+                break
+            else:
                 if leader.broker_id not in self._under_way:
                     by_leader[leader.broker_id][partition] = leader
         for broker_id, leaders in by_leader.items():
@@ -248,9 +251,6 @@ class Fetcher:
         assigned.position = found[partition].offset
         assigned.last_epoch = -1
 
-    def _topics(self) -> set[str]:
-        return {partition.topic for partition in self._assigned}
-
     def _note_trouble(self, error: ApiError | ClientError, topics: Iterable[str]) -> None:
         """Remember it for the next call, after what did arrive has been returned."""
         self._trouble = self._trouble or error
@@ -268,7 +268,5 @@ class Fetcher:
 
 
 def _last_header(data: memoryview | bytes | bytearray) -> BatchHeader | None:
-    last = None
-    for _, last in iterate_batches(data):
-        pass
-    return last
+    headers = deque((header for _, header in iterate_batches(data)), maxlen=1)
+    return headers[0] if headers else None

@@ -12,6 +12,7 @@ Invariant: (K1) a topic that is visible has all its partitions: they are written
 and deleted with it.
 """
 
+from functools import lru_cache
 from typing import Final
 
 from martlet.base.ids import BrokerId, TopicId, format_topic_id, parse_topic_id
@@ -26,6 +27,9 @@ TOPIC_PREFIX: Final = "topic/"
 PARTITION_PREFIX: Final = "partition/"
 UNFINISHED_PREFIX: Final = "unfinished/"
 BROKER_CONFIG_PREFIX: Final = "config/broker/"
+
+_parse_again = lru_cache(maxsize=4096)(parse_topic_id)
+"""A topic's partitions come in rows of a hundred, all with the same id."""
 
 
 def fold_topic_name(name: str) -> str:
@@ -62,7 +66,7 @@ def broker_config_key(broker: BrokerId | None) -> str:
 def read_partition_key(key: str) -> tuple[TopicId, int]:
     """Topic id and index of a partition's key."""
     _, topic_id, index = key.split("/")
-    return parse_topic_id(topic_id), int(index)
+    return _parse_again(topic_id), int(index)
 
 
 def read_unfinished_key(key: str) -> TopicId:

@@ -283,7 +283,7 @@ def _write(value: dict[str, Any]) -> bytes:
 
 def _read(entry: Entry, build: Callable[[Any], T]) -> T:
     try:
-        return build(json.loads(entry.value))
+        return build(json.loads(str(entry.value, "utf-8")))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageFailure(
             f"the metadata under {entry.key!r} cannot be read ({type(error).__name__}: {error}); "

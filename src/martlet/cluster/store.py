@@ -30,7 +30,7 @@ A disk that fails is the `StorageFailure` of `martlet.base.errors`.
 Proved by: tests/unit/stores/, tests/properties/test_meta_store.py
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, NewType, Protocol
 
@@ -144,8 +144,8 @@ class MetaStore(Protocol):
         """
         ...
 
-    def watch(self, prefix: str, after_revision: int) -> AsyncIterator[Change]:
-        """Every change under `prefix` after that revision, for as long as the store is open."""
+    def watch(self, prefix: str, after_revision: int) -> AsyncGenerator[Change, None]:
+        """Every change under `prefix` after that revision, until the store is closed; whoever leaves closes it."""
         ...
 
     async def grant(self, ttl_ms: int) -> LeaseId: ...

@@ -163,7 +163,7 @@ def design_growth(
     if partition_count <= topic.partition_count:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {topic.name} has {topic.partition_count} partitions and can only grow, not become {partition_count}",
+            f"topic {topic.name} has {topic.partition_count} partitions; {partition_count} would not be more",
         )
     _check_partition_count(partition_count, defaults)
     incarnations = image.incarnations()

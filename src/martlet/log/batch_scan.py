@@ -4,7 +4,8 @@ Rules: reads only, decides nothing: it stops at the first bytes that are no batc
 tail to cut or damage to report is for the caller to know.
 
 Invariants: (1) every batch given out is whole, of our magic and has an offset above the one before; (2) with
-`check_crc` its checksum holds; (3) `position` is where the last good batch ends.
+`check_crc` its checksum holds; (3) `position` and `next_offset` are where the last good batch
+ends.
 """
 
 from collections.abc import Iterator
@@ -20,13 +21,13 @@ CRC_WINDOW_BYTES: Final = 1024 * 1024
 class BatchScan:
     """One walk over `file` from `position` to `end`; iterate it once, then ask `position` and `fault`."""
 
-    __slots__ = ("_check_crc", "_end", "_file", "_next_offset", "fault", "position")
+    __slots__ = ("_check_crc", "_end", "_file", "fault", "next_offset", "position")
 
     def __init__(self, file: DiskFile, position: int, end: int, *, next_offset: int, check_crc: bool) -> None:
         self._file = file
         self._end = end
         self._check_crc = check_crc
-        self._next_offset = next_offset
+        self.next_offset = next_offset
         self.position = position
         self.fault: str | None = None
 
@@ -54,7 +55,7 @@ class BatchScan:
                     self.fault = "the checksum does not match"
                     return
             yield self.position, header
-            self._next_offset = header.base_offset + header.last_offset_delta + 1
+            self.next_offset = header.base_offset + header.last_offset_delta + 1
             self.position += size
 
     def _fault_in(self, header: BatchHeader, size: int) -> str | None:
@@ -62,6 +63,6 @@ class BatchScan:
             return "there is no batch"
         if self.position + size > self._end:
             return f"the batch of {size} bytes is cut off"
-        if header.base_offset < self._next_offset or header.last_offset_delta < 0:
-            return f"offset {header.base_offset} comes where {self._next_offset} was due"
+        if header.base_offset < self.next_offset or header.last_offset_delta < 0:
+            return f"offset {header.base_offset} comes where {self.next_offset} was due"
         return None

@@ -16,7 +16,7 @@ from martlet.base.ids import TopicId, TopicPartition, format_topic_id, parse_top
 _VERSION: Final = "0"
 
 
-class BrokenCheckpoint(ValueError):  # noqa: N818 - says what was found
+class BrokenCheckpoint(ValueError):
     """A checkpoint file does not hold what it should."""
 
 

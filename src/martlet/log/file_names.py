@@ -28,6 +28,7 @@ DELETED_DIRECTORY: Final = "-delete"
 
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+RECOVERY_FLOOR: Final = "recovery-floor-checkpoint"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 CLEANED_OFFSETS: Final = "cleaner-offset-checkpoint"

@@ -27,8 +27,8 @@ class OffsetIndex:
     __slots__ = ("is_proven", "offsets", "persisted", "positions")
 
     def __init__(self) -> None:
-        self.offsets = array("i")
-        self.positions = array("i")
+        self.offsets: array[int] = array("i")
+        self.positions: array[int] = array("i")
         self.persisted = 0
         self.is_proven = True
 
@@ -55,6 +55,12 @@ class OffsetIndex:
         del self.positions[keep:]
         self.persisted = min(self.persisted, keep)
 
+    def truncate_offsets(self, relative_offset: int) -> None:
+        """Drop the entries for batches that end at or after `relative_offset`."""
+        keep = bisect_left(self.offsets, relative_offset)
+        if keep < len(self.offsets):
+            self.truncate(self.positions[keep])
+
     def encode_from(self, first: int) -> bytes:
         """The entries from number `first` on, as they stand in the file."""
         interleaved = array("i", bytes(ENTRY_BYTES * (len(self.offsets) - first)))
@@ -65,23 +71,26 @@ class OffsetIndex:
         return interleaved.tobytes()
 
 
-def decode_offset_index(content: bytes, *, log_bytes: int) -> OffsetIndex | None:
-    """The index of a file's content; None when it cannot be one of a log file of `log_bytes` (I1)."""
-    if len(content) % ENTRY_BYTES:
-        return None
+def decode_offset_index(content: bytes, *, log_bytes: int) -> OffsetIndex:
+    """The index of a file's content, as far as it can be one of a log file of `log_bytes` (I1)."""
     interleaved = array("i")
-    interleaved.frombytes(content)
+    interleaved.frombytes(content[: len(content) // ENTRY_BYTES * ENTRY_BYTES])
     if byteorder == "little":
         interleaved.byteswap()
     index = OffsetIndex()
     index.offsets, index.positions = interleaved[0::2], interleaved[1::2]
-    index.persisted = len(index.offsets)
-    index.is_proven = False
-    if index.persisted == 0:
-        return index
-    if index.offsets[0] < 0 or index.positions[0] < 0 or index.positions[-1] >= log_bytes:
-        return None
+    keep = len(index.offsets)
     for values in (index.offsets, index.positions):
-        if any(map(le, islice(values, 1, None), values)):
-            return None
+        keep = min(keep, _rising_prefix(values))
+    if keep and (index.offsets[0] < 0 or index.positions[0] < 0):
+        keep = 0
+    keep = bisect_left(index.positions, log_bytes, hi=keep)
+    del index.offsets[keep:], index.positions[keep:]
+    index.persisted = keep
+    index.is_proven = False
     return index
+
+
+def _rising_prefix(values: "array[int]") -> int:
+    """How many values from the first on strictly increase."""
+    return next((number + 1 for number, falls in enumerate(map(le, islice(values, 1, None), values)) if falls), len(values))

@@ -20,7 +20,6 @@ from typing import Final, NamedTuple
 
 from martlet.base.disk import Disk, DiskFile
 from martlet.base.errors import DiskFull, StorageFailure
-from martlet.base.invariant import invariant
 from martlet.log.batch_scan import BatchScan
 from martlet.log.file_names import INDEX, LOG, TIME_INDEX, offset_file
 from martlet.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
@@ -30,6 +29,8 @@ from martlet.log.time_index import TimeIndex, decode_time_index
 from martlet.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, read_batch_header
 
 NO_TIMESTAMP: Final = -1
+_UNKNOWN: Final = -(1 << 63)
+_NEVER: Final = 1 << 63
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 POSITION_MAX: Final = (1 << 31) - 1
 _RECENT_MAX: Final = 32
@@ -81,7 +82,13 @@ class Segment:
         self._file: DiskFile | None = None
         self._index: OffsetIndex | None = None
         self._times: TimeIndex | None = None
-        self._forget_batches()
+        self._recent_offsets: list[int] = []
+        self._recent_positions: list[int] = []
+        self._recent_base = _NEVER
+        self._unindexed_bytes = 0
+        self._first_timestamp: int | None = None
+        self._max_timestamp = _UNKNOWN
+        self._max_timestamp_offset = base_offset
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, *, index_interval_bytes: int) -> "Segment":
@@ -154,11 +161,14 @@ class Segment:
         self.is_sealed = True
         self.next_offset = next_offset
 
-    def truncate(self, position: int, next_offset: int) -> None:
+    def truncate(self, position: int, next_offset: int, *, trust_times: bool = True) -> None:
         """Drop the batches from `position` on, durably, and go on appending there."""
         self.file.truncate(position)
         self.file.sync()
-        self.reopen(position, next_offset)
+        self.reopen(position, next_offset, trust_times=trust_times)
+        for path, kept_bytes in self._persisted_bytes():
+            if self._disk.exists(path) and (file := self._disk.open(path)).size() > kept_bytes:
+                file.truncate(kept_bytes)
 
     # Finding.
 
@@ -267,7 +277,9 @@ class Segment:
 
     def max_timestamp(self) -> tuple[int, int]:
         """The greatest timestamp and the last offset of the first batch that has it; -1 while empty."""
-        if self.is_sealed and self._max_timestamp == NO_TIMESTAMP and self.size:
+        if self.size == 0:
+            return NO_TIMESTAMP, self.base_offset
+        if self._max_timestamp == _UNKNOWN:
             last = self.times.last()
             if last is None or not self.is_true_time(last.timestamp_ms, last.relative_offset):
                 self.rebuild_indexes()
@@ -296,29 +308,50 @@ class Segment:
         times = self._times
         return self._load_indexes()[1] if times is None else times
 
-    def reopen(self, position: int, next_offset: int) -> None:
-        """Take this as the segment to append to, its last batch ending at `position`; reads from the last entry on."""
+    def start_before(self, offset: int) -> tuple[int, int]:
+        """Position and base offset of the last indexed batch that ends before `offset`, or of the segment's start.
+
+        For looking at a file whose end may be torn: an index that cannot be right is ignored, not rebuilt.
+        """
+        index, _ = self._read_indexes()
+        entry = index.entry_before(min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
+        place = self._place_at(index.positions[entry]) if entry >= 0 else None
+        if place is None or place.last_offset != self.base_offset + index.offsets[entry]:
+            return 0, self.base_offset
+        return place.position, place.base_offset
+
+    def reopen(self, position: int, next_offset: int, *, trust_times: bool = True) -> None:
+        """Take this as a segment to append to, its last batch ending at `position`; reads from the last entry on.
+
+        Without `trust_times` the end of the time index may be missing, which cannot be seen from what is there:
+        reading then begins at its last entry.
+        """
         self.is_sealed = False
         self._forget_batches()
         self.size, self.next_offset = position, next_offset
-        index, times = self._load_indexes() if self._index is None or self._times is None else (self._index, self._times)
+        index, times = self.index, self.times
         index.truncate(position)
+        if not trust_times:
+            last = times.last()
+            index.truncate_offsets(0 if last is None else last.relative_offset + 1)
         start, first_offset = 0, self.base_offset
-        if index.positions:
+        if not index.positions:
+            times.truncate(0)
+        else:
             start, last_offset = index.positions[-1], self.base_offset + index.offsets[-1]
             place = self._place_at(start)
             latest = times.truncate(index.offsets[-1] + 1)
             if place is None or place.last_offset != last_offset or latest is None:
                 self.rebuild_indexes()
+                self.next_offset = max(next_offset, self.next_offset)
                 return
             first_offset = place.base_offset
             self._max_timestamp = latest.timestamp_ms
             self._max_timestamp_offset = self.base_offset + latest.relative_offset
             index.truncate(start)
             self._unindexed_bytes = self._index_interval_bytes + 1
-        else:
-            times.truncate(0)
         self._note_all_from(start, first_offset)
+        self.next_offset = max(next_offset, self.next_offset)
 
     def rebuild_indexes(self) -> None:
         """Make both indexes from the log file; raises StorageFailure when that is damaged."""
@@ -327,8 +360,9 @@ class Segment:
         self._forget_batches()
         self.is_sealed = False
         self._note_all_from(0, self.base_offset)
-        invariant(self.next_offset <= next_offset or not sealed, "a segment ends before the next one begins")
         if sealed:
+            if self.next_offset > next_offset:
+                raise self.damage(0, next_offset, f"batches reach to {self.next_offset}, into the next segment")
             self.seal(next_offset)
         self.persist_indexes()
 
@@ -349,11 +383,11 @@ class Segment:
         return [self._disk.open(path) for path in paths if self._disk.exists(path)]
 
     def release(self) -> None:
-        """Let go of the open file and of indexes that are safe in their files; for sealed segments read now and then."""
+        """Let go of the open file, and of indexes that are safe in their files; for sealed segments."""
         self._file = None
-        if self._index is not None and self._times is not None:
-            if self._index.persisted == len(self._index) and self._times.persisted == len(self._times):
-                self._index = self._times = None
+        self._recent_offsets, self._recent_positions, self._recent_base = [], [], _NEVER
+        if all(index is None or index.persisted == len(index) for index in (self._index, self._times)):
+            self._index = self._times = None
 
     def rename(self, suffix: str) -> list[str]:
         """Give all files the name they wait for removal under; returns the new names."""
@@ -368,35 +402,42 @@ class Segment:
         self._disk.remove(self._prefix + INDEX)
         self._disk.remove(self._prefix + TIME_INDEX)
 
+    def _persisted_bytes(self) -> list[tuple[str, int]]:
+        index, times = self.index, self.times
+        return [
+            (self._prefix + INDEX, index.persisted * OFFSET_ENTRY_BYTES),
+            (self._prefix + TIME_INDEX, times.persisted * TIME_ENTRY_BYTES),
+        ]
+
     def _forget_batches(self) -> None:
-        self._recent_offsets: list[int] = []
-        self._recent_positions: list[int] = []
-        self._recent_base = 1 << 63
+        self._recent_offsets, self._recent_positions, self._recent_base = [], [], _NEVER
         self._unindexed_bytes = 0
-        self._first_timestamp: int | None = None
-        self._max_timestamp = NO_TIMESTAMP
+        self._first_timestamp = None
+        self._max_timestamp = _UNKNOWN
         self._max_timestamp_offset = self.base_offset
 
     def _note_all_from(self, position: int, first_offset: int) -> None:
         scan = self.scan(position, next_offset=first_offset, check_crc=False)
-        next_offset = self.next_offset
         for place, header in scan:
             self.note_batch(place, header.last_offset, header)
         if scan.fault is not None:
-            raise self.damage(scan.position, self.next_offset, scan.fault)
-        self.next_offset = max(next_offset, self.next_offset)
+            raise self.damage(scan.position, scan.next_offset, scan.fault)
 
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        index, times = self._read_indexes()
+        if self.is_sealed and not self._reaches_end(index, times):
+            self.rebuild_indexes()
+            return self.index, self.times
+        return index, times
+
+    def _read_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         index = decode_offset_index(self._disk.read_file(self._prefix + INDEX) or b"", log_bytes=self.size)
         times = decode_time_index(self._disk.read_file(self._prefix + TIME_INDEX) or b"")
         self._index, self._times = index, times
-        if index is None or times is None or (self.is_sealed and not self._reaches_end(index, times)):
-            self.rebuild_indexes()
-        invariant(self._index is not None and self._times is not None, "the indexes are loaded or rebuilt")
-        return self._index, self._times  # type: ignore[return-value]  # checked above
+        return index, times
 
     def _reaches_end(self, index: OffsetIndex, times: TimeIndex) -> bool:
-        """Whether files of a sealed segment are complete: no more than an interval and a batch follow the last entry."""
+        """Whether a sealed segment's index files are complete: little follows the batch of the last entry."""
         if self.size == 0:
             return True
         position = index.positions[-1] if index.positions else 0

@@ -4,8 +4,9 @@ Rules: entries only; the segment decides when one is due. As with the offset ind
 first compares it with the batch it names.
 
 How it works: an entry says that no record up to `base + relative_offset` is later than `timestamp_ms`, and that the
-batch ending at that offset has this as its greatest. On disk and in memory alike 12 bytes big-endian, i64 timestamp and i32 relative offset, as Kafka's `.timeindex`; searched in place,
-because it is asked rarely and loaded in one read. The last entry of a sealed segment holds its greatest timestamp.
+batch ending at that offset has this as its greatest. On disk and in memory alike 12 bytes big-endian, i64 timestamp and
+i32 relative offset, as Kafka's `.timeindex`; searched in place, because it is asked rarely and loaded in one read. The
+last entry of a sealed segment holds its greatest timestamp.
 
 Invariants: (1) timestamps strictly increase, offsets never decrease; (2) entries up to `persisted` are in the file.
 """
@@ -73,13 +74,12 @@ class TimeIndex:
         return bytes(self.content[first * ENTRY_BYTES :])
 
 
-def decode_time_index(content: bytes) -> TimeIndex | None:
-    """The index of a file's content; None when it cannot be one (I1)."""
-    if len(content) % ENTRY_BYTES:
-        return None
-    previous = None
-    for entry in _ENTRY.iter_unpack(content):
-        if entry[1] < 0 or (previous is not None and (entry[0] <= previous[0] or entry[1] < previous[1])):
-            return None
-        previous = entry
-    return TimeIndex(content)
+def decode_time_index(content: bytes) -> TimeIndex:
+    """The index of a file's content, as far as it can be one (I1)."""
+    kept_bytes, previous_timestamp, previous_offset = 0, -(1 << 63) - 1, 0
+    for timestamp_ms, relative_offset in _ENTRY.iter_unpack(content[: len(content) // ENTRY_BYTES * ENTRY_BYTES]):
+        if timestamp_ms <= previous_timestamp or relative_offset < previous_offset:
+            break
+        previous_timestamp, previous_offset = timestamp_ms, relative_offset
+        kept_bytes += ENTRY_BYTES
+    return TimeIndex(content[:kept_bytes])

@@ -52,7 +52,7 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-class DecompressionLimit(ApiError):  # noqa: N818 - named for what was met, like the families in base
+class DecompressionLimit(ApiError):
     """The data would decompress to more than the caller allows."""
 
     def __init__(self, max_bytes: int) -> None:

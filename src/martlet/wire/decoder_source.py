@@ -13,7 +13,7 @@ Invariants:
 3. What the generated function may raise on any bytes: ProtocolViolation; struct.error and IndexError, which mean that
    the data ended; UnicodeDecodeError. `wire.message_codec` turns the last three into the first.
 
-Proved by: tests/properties/test_message_codec.py, tests/unit/wire/test_message_codec.py
+Proved by: tests/unit/wire/test_message_bytes.py, tests/properties/test_message_codec.py
 """
 
 import dataclasses

@@ -8,7 +8,7 @@ at its default. Tagged fields are written in ascending order, and only those tha
 Rules: a message that does not fit its version (null where none is allowed, a number out of range, a string too long)
 raises; `wire.message_codec` says as what. Nothing partial is ever returned.
 
-Proved by: tests/properties/test_message_codec.py, tests/unit/wire/test_message_codec.py
+Proved by: tests/unit/wire/test_message_bytes.py, tests/properties/test_message_codec.py
 """
 
 from collections.abc import Callable

@@ -17,7 +17,7 @@ Invariants:
 A new connection holds nothing, the first bytes cost FIRST_BYTES, a connection that fills its buffer works its way up to
 WORKING_BYTES and further only for larger frames; capacity beyond RETAINED_BYTES goes as soon as the buffer is empty.
 
-Proved by: tests/unit/wire/test_frames.py, tests/properties/test_frames.py
+Proved by: tests/unit/wire/test_frames_buffer.py, tests/properties/test_frames.py
 """
 
 from collections.abc import Iterator

@@ -8,7 +8,7 @@ never has it, because the client cannot know yet what the broker speaks. The cli
 in flexible versions. A request of an API or version that nobody has defined is read without the section, which is
 enough to answer or to refuse it.
 
-Proved by: tests/unit/wire/test_headers.py
+Proved by: tests/unit/wire/test_headers.py, tests/properties/test_message_codec.py
 """
 
 from struct import Struct

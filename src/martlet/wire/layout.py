@@ -52,16 +52,20 @@ _VARIABLE_TYPES: Final = {"string": "string", "bytes": "bytes", "records": "byte
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldLayout:
-    """One field. `kind` is "fixed", "string", "bytes" or "struct", of the element where the field is an array."""
+    """One field. `format` is a key of FORMAT_BYTES, "string", "bytes" or "struct"; for an array, of its elements."""
 
     name: str
-    kind: str
     format: str
     struct: "StructLayout | None"
     is_array: bool
     is_nullable: bool
     is_kept: bool
     default: Any  # None for a struct, whose default is made of those of its fields
+
+    @property
+    def kind(self) -> str:
+        """ "fixed", "string", "bytes" or "struct"."""
+        return "fixed" if self.format in FORMAT_BYTES else self.format
 
     def element_bytes_min(self, is_flexible: bool) -> int:
         """The fewest bytes one value (of an array: one element) can take."""
@@ -136,20 +140,20 @@ def _field_layout(field: "dataclasses.Field[Any]", our_names: set[str], our_modu
     struct: StructLayout | None = None
     wire_type = field.metadata.get("kafka_type", "")
     if dataclasses.is_dataclass(element_type):
-        kind, format_ = "struct", ""
+        format_ = "struct"
         struct = _struct_layout(typing.cast("type[Any]", element_type), our_module)
     elif wire_type in FIXED_FORMATS:
-        kind, format_ = "fixed", FIXED_FORMATS[wire_type]
+        format_ = FIXED_FORMATS[wire_type]
         # Null of a fixed-width type is a value (-1, or sixteen zero bytes), not something the wire knows about.
         is_nullable = is_nullable and is_array
     else:
-        kind, format_ = _VARIABLE_TYPES[wire_type], ""
+        format_ = _VARIABLE_TYPES[wire_type]
     name = our_field_name(field.name, wire_type)
     is_kept = name in our_names
     if is_kept and struct is not None:
         invariant(struct.message_class, f"{our_module.__name__} has a field {name} but no class {struct.name}")
-    default = None if kind == "struct" and not is_array else _default(field, wire_type, is_array, is_nullable)
-    return FieldLayout(name, kind, format_, struct, is_array, is_nullable, is_kept, default)
+    default = None if format_ == "struct" and not is_array else _default(field, wire_type, is_array, is_nullable)
+    return FieldLayout(name, format_, struct, is_array, is_nullable, is_kept, default)
 
 
 def our_field_name(schema_name: str, wire_type: str) -> str:

@@ -11,7 +11,7 @@ Invariants:
    elements and tagged fields, all levels together, that one message may have.
 3. `decode` gives back what `encode` was given, as far as the version can carry it.
 
-Proved by: tests/properties/test_message_codec.py, tests/unit/wire/test_message_codec.py
+Proved by: tests/unit/wire/test_message_bytes.py, tests/properties/test_message_codec.py
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from martlet.wire.primitives import Buffer
 
 T = TypeVar("T")
 
-REQUEST_OBJECT_BUDGET: Final = 250_000
+REQUEST_OBJECT_BUDGET: Final = 125_000
 """Enough to ask for 100,000 partitions at once; a client that sends more than this is not served."""
 
 RESPONSE_OBJECT_BUDGET: Final = 4_000_000

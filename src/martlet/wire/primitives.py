@@ -8,7 +8,7 @@ Integers are big-endian. Variable-length integers carry seven bits per byte, lea
 are zigzag-coded. "Compact" lengths are an unsigned variable-length integer of n + 1, where 0 stands for null. A tagged
 section is a count followed by that many (tag, size, bytes) in strictly ascending order of tag.
 
-Proved by: tests/unit/wire/test_message_primitives.py, tests/properties/test_message_codec.py
+Proved by: tests/unit/wire/test_message_primitives.py
 """
 
 from struct import Struct, error

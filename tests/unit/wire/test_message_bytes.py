@@ -43,7 +43,11 @@ TOPIC_ID = bytes(range(16))
         (
             ApiVersionsResponse(finalized_features_epoch=3, finalized_features=[FinalizedFeatureKey("t", 2, 1)]),
             3,
-            b"\x00\x00\x01\x00\x00\x00\x00\x02" + b"\x01\x08" + bytes(7) + b"\x03" + b"\x02\x08\x02\x02t\x00\x02\x00\x01\x00",
+            b"\x00\x00\x01\x00\x00\x00\x00\x02"
+            + b"\x01\x08"
+            + bytes(7)
+            + b"\x03"
+            + b"\x02\x08\x02\x02t\x00\x02\x00\x01\x00",
         ),
     ],
 )

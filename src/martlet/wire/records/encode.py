@@ -48,44 +48,42 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
+_TABLE_SIZE: Final = 2048
+_TABLE: Final = [varint(value) for value in range(_TABLE_SIZE)]
 _NULL: Final = varint(-1)
-_NO_HEADERS: Final = varint(0)
-_SMALL: Final = [varint(value) for value in range(128)]
+_NOTHING: Final = b""
 
 
 def encode_records_plain(records: Sequence[RecordFields], base_timestamp: int) -> bytes:
     """`encode_records` without the compiler."""
     parts: list[bytes] = []
-    for delta, (timestamp_ms, key, value, headers) in enumerate(records):
-        fields = [b"\x00", _varint(timestamp_ms - base_timestamp), _varint(delta)]
-        if key is None:
-            fields.append(_NULL)
-        else:
-            fields += (_varint(len(key)), key)
-        if value is None:
-            fields.append(_NULL)
-        else:
-            fields += (_varint(len(value)), value)
-        if headers:
-            _add_headers(fields, headers)
-        else:
-            fields.append(_NO_HEADERS)
-        body = b"".join(fields)
+    join = _NOTHING.join
+    for offset_delta, (timestamp_ms, key, value, headers) in enumerate(records):
+        body = join(
+            (
+                b"\x00",
+                _varint(timestamp_ms - base_timestamp),
+                _varint(offset_delta),
+                _NULL if key is None else _varint(len(key)),
+                key or _NOTHING,
+                _NULL if value is None else _varint(len(value)),
+                value or _NOTHING,
+                _encode_headers(headers) if headers else b"\x00",
+            )
+        )
         parts.append(_varint(len(body)))
         parts.append(body)
-    return b"".join(parts)
+    return join(parts)
 
 
 def _varint(value: int) -> bytes:
-    return _SMALL[value] if 0 <= value < 128 else varint(value)
+    return _TABLE[value] if 0 <= value < _TABLE_SIZE else varint(value)
 
 
-def _add_headers(fields: list[bytes], headers: Sequence[HeaderFields]) -> None:
-    fields.append(_varint(len(headers)))
+def _encode_headers(headers: Sequence[HeaderFields]) -> bytes:
+    fields = [_varint(len(headers))]
     for name, value in headers:
         key = name.encode() if isinstance(name, str) else name
         fields += (_varint(len(key)), key)
-        if value is None:
-            fields.append(_NULL)
-        else:
-            fields += (_varint(len(value)), value)
+        fields += (_NULL,) if value is None else (_varint(len(value)), value)
+    return _NOTHING.join(fields)

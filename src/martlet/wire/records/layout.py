@@ -34,7 +34,7 @@ Numbers: TypeAlias = "memoryview[int]"
 """A typed view of native integers: reads as a sequence, converts to numpy or Arrow without a copy."""
 
 
-class CorruptRecords(ApiError):  # noqa: N818 - named for what was met, like the families in base
+class CorruptRecords(ApiError):
     """The bytes are not the records they claim to be."""
 
     def __init__(self, reason: str) -> None:

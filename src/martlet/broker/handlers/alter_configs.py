@@ -1,0 +1,48 @@
+"""AlterConfigs 0–2: replace all settings of a topic or broker; what is not named goes back to its default.
+
+The old form of IncrementalAlterConfigs, kept because clients still send it.
+"""
+
+from typing import Final
+
+from martlet.base.errors import ApiError
+from martlet.broker.handlers.describe_configs import BROKER, TOPIC, parse_broker_name, unknown_resource_type
+from martlet.broker.request import RequestContext
+from martlet.broker.services import BrokerServices
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+KEY: Final = ApiKey.ALTER_CONFIGS
+VERSIONS: Final = (0, 2)
+REQUEST: Final = AlterConfigsRequest
+
+
+async def handle(broker: BrokerServices, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+    """Replace the resources' settings one after another."""
+    responses = []
+    for resource in request.resources:
+        result = AlterConfigsResourceResponse(
+            resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        try:
+            await _replace(broker, resource, request.validate_only)
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, error.detail
+        responses.append(result)
+    return AlterConfigsResponse(responses=responses)
+
+
+async def _replace(broker: BrokerServices, resource: AlterConfigsResource, validate_only: bool) -> None:
+    configs = {config.name: config.value for config in resource.configs}
+    if resource.resource_type == TOPIC:
+        await broker.admin.replace_topic_configs(resource.resource_name, configs, validate_only=validate_only)
+    elif resource.resource_type == BROKER:
+        target = parse_broker_name(broker, resource.resource_name)
+        await broker.admin.replace_broker_configs(target, configs, validate_only=validate_only)
+    else:
+        raise unknown_resource_type(resource.resource_type)

@@ -1,0 +1,79 @@
+"""CreateTopics 2–7: make topics; each succeeds or fails on its own, and a made topic is visible when it is answered.
+
+v5 returns the settings in force, v7 the topic's id. `validate_only` checks everything and makes nothing. A name that
+occurs twice in one request is refused for both.
+"""
+
+from collections import Counter
+from typing import Final
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.broker.request import RequestContext
+from martlet.broker.services import BrokerServices
+from martlet.cluster.records import TopicRecord
+from martlet.cluster.topic_decisions import TopicWish
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+KEY: Final = ApiKey.CREATE_TOPICS
+VERSIONS: Final = (2, 7)
+REQUEST: Final = CreateTopicsRequest
+
+_CHOSEN_BY_BROKER: Final = -1
+
+
+async def handle(broker: BrokerServices, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    """Make the topics one after another."""
+    times_named = Counter(topic.name for topic in request.topics)
+    results = []
+    for topic in request.topics:
+        result = CreatableTopicResult(name=topic.name)
+        try:
+            if times_named[topic.name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
+            record = await broker.admin.create_topic(read_wish(topic), validate_only=request.validate_only)
+            _describe(broker, record, result)
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, error.detail
+        results.append(result)
+    return CreateTopicsResponse(topics=results)
+
+
+def read_wish(topic: CreatableTopic) -> TopicWish:
+    """What the client wants; contradictions that only the wire form can have are refused here."""
+    if topic.assignments and (topic.num_partitions, topic.replication_factor) != (_CHOSEN_BY_BROKER, _CHOSEN_BY_BROKER):
+        detail = "a topic is made either by numbers or by an assignment of replicas, not both"
+        raise ApiError(ErrorCode.INVALID_REQUEST, detail)
+    assignments = {one.partition_index: one.broker_ids for one in topic.assignments}
+    configs = {config.name: config.value for config in topic.configs}
+    if len(assignments) != len(topic.assignments) or len(configs) != len(topic.configs):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a partition or a configuration is named more than once")
+    return TopicWish(
+        name=topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=assignments,
+        configs=configs,
+    )
+
+
+def _describe(broker: BrokerServices, record: TopicRecord, result: CreatableTopicResult) -> None:
+    result.topic_id = record.id
+    result.num_partitions = record.partition_count
+    result.replication_factor = record.replication_factor
+    result.configs = [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in broker.topic_settings.topic_config(record).entries()
+    ]

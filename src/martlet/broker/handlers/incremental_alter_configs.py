@@ -1,0 +1,56 @@
+"""IncrementalAlterConfigs 0–1: change single settings of topics and brokers; a resource succeeds or fails as a whole.
+
+Operations: set 0, delete 1, append 2, subtract 3, the last two for lists only.
+"""
+
+from typing import Final
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.broker.handlers.describe_configs import BROKER, TOPIC, parse_broker_name, unknown_resource_type
+from martlet.broker.request import RequestContext
+from martlet.broker.services import BrokerServices
+from martlet.cluster.config_changes import ConfigChange
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+KEY: Final = ApiKey.INCREMENTAL_ALTER_CONFIGS
+VERSIONS: Final = (0, 1)
+REQUEST: Final = IncrementalAlterConfigsRequest
+
+
+async def handle(
+    broker: BrokerServices, request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> IncrementalAlterConfigsResponse:
+    """Change the resources one after another."""
+    named: set[tuple[int, str]] = set()
+    responses = []
+    for resource in request.resources:
+        result = AlterConfigsResourceResponse(
+            resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        try:
+            identity = (resource.resource_type, resource.resource_name)
+            if identity in named:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this resource more than once")
+            named.add(identity)
+            await _alter(broker, resource, request.validate_only)
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, error.detail
+        responses.append(result)
+    return IncrementalAlterConfigsResponse(responses=responses)
+
+
+async def _alter(broker: BrokerServices, resource: AlterConfigsResource, validate_only: bool) -> None:
+    changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
+    if resource.resource_type == TOPIC:
+        await broker.admin.alter_topic_configs(resource.resource_name, changes, validate_only=validate_only)
+    elif resource.resource_type == BROKER:
+        target = parse_broker_name(broker, resource.resource_name)
+        await broker.admin.alter_broker_configs(target, changes, validate_only=validate_only)
+    else:
+        raise unknown_resource_type(resource.resource_type)

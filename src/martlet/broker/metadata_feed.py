@@ -1,0 +1,125 @@
+"""Keeps the broker's metadata image in step with the store, and tells whoever listens what has changed.
+
+Rules: the feed's task is the only writer of the image. Listeners are plain functions called on the event loop, in the
+order in which they were added, after the image has taken a step and before anybody who waits for that step is
+woken: when an admin call returns, this broker has already acted on it. A listener that raises ends the feed.
+
+How it works: `start` lists the whole store into the image and then watches from that revision on. A history that the
+store has forgotten means listing again; a store that cannot be reached is tried again. Anything else ends the
+feed, fails all waiters and is reported to `on_failure`, once.
+
+Proved by: tests/unit/broker/test_topic_admin.py
+"""
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Final, cast
+
+from martlet.base.invariant import invariant
+from martlet.cluster.image import ImageDelta, MetadataImage
+from martlet.cluster.store import MetaStore, RevisionCompacted, StoreClosed, StoreUnavailable
+
+logger = logging.getLogger(__name__)
+
+Listener = Callable[[ImageDelta], None]
+
+_RETRY_SECONDS: Final = 0.5
+
+
+class MetadataFeed:
+    """Owner of the image; lives from `start` to `aclose` on the broker's event loop."""
+
+    def __init__(
+        self,
+        store: MetaStore,
+        image: MetadataImage,
+        *,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.image = image
+        self._store = store
+        self._on_failure = on_failure
+        self._listeners: list[Listener] = []
+        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waiter_count = 0
+        self._task: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+
+    def add_listener(self, listener: Listener) -> None:
+        """Hear of every change from now on; the first listing at `start` counts as a change too."""
+        self._listeners.append(listener)
+
+    async def start(self) -> None:
+        """Fill the image and begin to follow the store."""
+        invariant(self._task is None, "a metadata feed is started once")
+        self._publish(self.image.load(await self._store.list("")))
+        self._task = asyncio.create_task(self._follow(), name="metadata-feed")
+        self._task.add_done_callback(self._ended)
+
+    async def aclose(self) -> None:
+        """Stop following; those who still wait are told that the store is closed."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._fail_waiters(StoreClosed("the broker is stopping"))
+
+    async def wait_applied(self, revision: int) -> None:
+        """Return once the image has reached the revision and every listener has heard of it."""
+        if self._failure is not None:
+            raise self._failure
+        if revision <= self.image.revision:
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._waiter_count += 1
+        heapq.heappush(self._waiters, (revision, self._waiter_count, future))
+        await future
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self._follow_watch()
+            except RevisionCompacted as error:
+                logger.info("metadata: %s; listing again from revision %d", error, self.image.revision)
+                await self._list_again()
+            except StoreUnavailable as error:
+                logger.warning("metadata: %s; trying again", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _follow_watch(self) -> None:
+        async with aclosing(self._store.watch("", self.image.revision)) as changes:
+            async for change in changes:
+                self._publish(self.image.apply(change))
+        raise StoreClosed("the metadata store was closed while the broker ran")
+
+    async def _list_again(self) -> None:
+        try:
+            self._publish(self.image.load(await self._store.list("")))
+        except StoreUnavailable as error:
+            # The watch will find the history missing once more, and lead back here.
+            logger.warning("metadata: %s; trying again", error)
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    def _publish(self, delta: ImageDelta) -> None:
+        if delta.topics or delta.partitions or delta.brokers or delta.broker_configs:
+            for listener in self._listeners:
+                listener(delta)
+        while self._waiters and self._waiters[0][0] <= delta.revision:
+            _, _, future = heapq.heappop(self._waiters)
+            if not future.done():
+                future.set_result(None)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        self._failure = cast(BaseException, task.exception())
+        self._fail_waiters(self._failure)
+        self._on_failure(self._failure)
+
+    def _fail_waiters(self, error: BaseException) -> None:
+        waiters, self._waiters = self._waiters, []
+        for _, _, future in waiters:
+            if not future.done():
+                future.set_exception(error)

@@ -1,0 +1,108 @@
+"""`martlet up` and `martlet broker`: run a broker in the foreground until a signal ends it.
+
+The first Ctrl-C or SIGTERM stops cleanly: open requests are answered, the log is flushed and marked clean, exit code 0.
+A second Ctrl-C ends the process at once; what was acknowledged is safe either way, only the next start is slower.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from types import FrameType
+
+import click
+
+from martlet.cli.configuration import Configuration, load_configuration
+from martlet.cli.exit_codes import ExitCode
+from martlet.cli.options import settings_options
+from martlet.cli.output import print_facts, print_note
+
+_PRECEDENCE = """\b
+Settings come from flags, then MARTLET_* variables, then the settings file, then
+defaults; `martlet config show` prints each with its origin. Port 0 takes any free
+port and prints it."""
+
+
+@click.command(epilog=_PRECEDENCE)
+@settings_options
+def up(flags: Mapping[str, tuple[str, str]], config_file: str | None) -> int:
+    """Start Martlet on this machine, in the foreground.
+
+    Serves the Kafka protocol to any Kafka client, and health and metrics to operators. Ctrl-C stops it cleanly.
+    """
+    return _run(load_configuration(flags, environment=os.environ, file=config_file), is_first_try=True)
+
+
+@click.command(epilog=_PRECEDENCE)
+@settings_options
+def broker(flags: Mapping[str, tuple[str, str]], config_file: str | None) -> int:
+    """Start one broker alone, in the foreground.
+
+    For servers and service managers; `martlet up` is the friendlier start on your own machine.
+    """
+    return _run(load_configuration(flags, environment=os.environ, file=config_file), is_first_try=False)
+
+
+def _run(configuration: Configuration, *, is_first_try: bool) -> int:
+    from martlet.broker.app import new_event_loop
+    from martlet.observe.logs import set_up_logging
+
+    for note in configuration.notes:
+        print_note(f"note: {note}")
+    set_up_logging(configuration.settings.log_level, configuration.settings.log_format)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(_serve(configuration, is_first_try=is_first_try))
+
+
+async def _serve(configuration: Configuration, *, is_first_try: bool) -> int:
+    from martlet.broker.app import BrokerApp
+
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _begin_stop, stopping, loop)
+    app = BrokerApp(configuration.settings)
+    await app.start()
+    try:
+        _announce(configuration, str(app.kafka_address), str(app.operations_address), is_first_try=is_first_try)
+        await stopping.wait()
+    finally:
+        await app.stop()
+    print_note("stopped cleanly")
+    return ExitCode.OK
+
+
+def _begin_stop(stopping: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:
+    print_note("stopping; Ctrl-C again ends at once")
+    stopping.set()
+    # From here on Ctrl-C must work even while the loop is busy with a long flush.
+    loop.remove_signal_handler(signal.SIGINT)
+    signal.signal(signal.SIGINT, _end_at_once)
+
+
+def _end_at_once(_number: int, _frame: FrameType | None) -> None:
+    sys.stderr.write("ended at once\n")
+    sys.stderr.flush()
+    os._exit(ExitCode.INTERRUPTED)
+
+
+def _announce(configuration: Configuration, kafka: str, operations: str, *, is_first_try: bool) -> None:
+    """Say what is served, where; a service manager's log needs no hints."""
+    from martlet import __version__
+
+    click.echo(f"Martlet {__version__} is up.")
+    print_facts(
+        {
+            "  Kafka": kafka,
+            "  operations": f"http://{operations}  (/healthz /readyz /metrics)",
+            "  data": os.path.abspath(configuration.settings.data),
+        }
+    )
+    if is_first_try:
+        bootstrap = "" if kafka == "127.0.0.1:9092" else f" --bootstrap {kafka}"
+        click.echo("In another terminal:")
+        click.echo(f'  martlet publish{bootstrap} hello "my first message"')
+        click.echo(f"  martlet consume{bootstrap} hello")
+        click.echo("Ctrl-C stops it.")
+    sys.stdout.flush()

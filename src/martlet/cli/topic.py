@@ -1,0 +1,305 @@
+"""`martlet topic`: create, list, describe, alter and delete topics."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.ids import TopicPartition, format_topic_id
+from martlet.cli.exit_codes import ExitCode
+from martlet.cli.failures import CommandFailed
+from martlet.cli.options import ASSIGNMENT, TOPIC, Target, connects, json_option
+from martlet.cli.output import format_bytes, format_count, print_facts, print_json, print_note, print_table
+from martlet.cli.session import run_with_cluster
+
+if TYPE_CHECKING:
+    from martlet.client.admin import Admin, ConfigEntry
+    from martlet.client.cluster import Cluster
+    from martlet.client.metadata import TopicInfo
+
+
+@click.group()
+def topic() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+@topic.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--partitions", type=click.IntRange(min=1), help="How many partitions.  [default: the broker's default]")
+@click.option(
+    "--replication-factor", type=click.IntRange(min=1), help="How many replicas.  [default: the broker's default]"
+)
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    type=ASSIGNMENT,
+    help="A topic setting, like retention.ms=3600000. May be repeated.",
+)
+@click.option("--if-not-exists", is_flag=True, help="A topic that exists is no error; it stays as it is.")
+@json_option
+@connects
+def create(
+    names: Sequence[str],
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: Sequence[tuple[str, str]],
+    if_not_exists: bool,
+    as_json: bool,
+    target: Target,
+) -> None:
+    """Create one or more topics."""
+
+    async def work(cluster: "Cluster") -> list[dict[str, Any]]:
+        from martlet.client.admin import Admin, NewTopic
+
+        admin = Admin(cluster)
+        made = []
+        for name in names:
+            wanted = NewTopic(
+                name=name,
+                partitions=partitions or -1,
+                replication_factor=replication_factor or -1,
+                configs=dict(configs),
+            )
+            made.append(await _create_one(admin, wanted, if_not_exists=if_not_exists))
+        return made
+
+    made = run_with_cluster(target, work)
+    if as_json:
+        print_json(made)
+        return
+    for entry in made:
+        if entry["created"]:
+            print_note(
+                f"created {entry['name']}: {format_count(entry['partitions'], 'partition')}, "
+                f"{format_count(entry['replication_factor'], 'replica')}"
+            )
+        else:
+            print_note(f"{entry['name']} exists already")
+
+
+async def _create_one(admin: "Admin", wanted: Any, *, if_not_exists: bool) -> dict[str, Any]:
+    try:
+        created = await admin.create_topic(wanted)
+    except ApiError as error:
+        if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+        return {"name": wanted.name, "created": False}
+    return {
+        "name": created.name,
+        "created": True,
+        "id": format_topic_id(created.id),
+        "partitions": created.partitions,
+        "replication_factor": created.replication_factor,
+    }
+
+
+@topic.command("list")
+@click.option("--internal", is_flag=True, help="Include the topics Martlet keeps for itself.")
+@click.option("--counts", is_flag=True, help="Also count the messages, by their offsets.")
+@json_option
+@connects
+def list_topics(internal: bool, counts: bool, as_json: bool, target: Target) -> None:
+    """List the topics."""
+
+    async def work(cluster: "Cluster") -> list[dict[str, Any]]:
+        from martlet.client.admin import Admin
+
+        topics = [info for info in (await Admin(cluster).topics()).values() if internal or not info.is_internal]
+        messages = await _count_messages(cluster, topics) if counts else {}
+        return [_summary(info, messages.get(info.name)) for info in topics]
+
+    rows = run_with_cluster(target, work)
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        print_note("there are no topics; `martlet topic create NAME` makes one")
+        return
+    columns = ["name", "partitions", "replicas", *(["messages"] if counts else [])]
+    print_table(
+        ["TOPIC" if column == "name" else column.upper() for column in columns],
+        [[row[column] for column in columns] for row in rows],
+    )
+
+
+def _summary(info: "TopicInfo", messages: int | None) -> dict[str, Any]:
+    replicas = max((len(partition.replicas) for partition in info.partitions.values()), default=0)
+    summary = {
+        "name": info.name,
+        "id": format_topic_id(info.id),
+        "partitions": len(info.partitions),
+        "replicas": replicas,
+        "internal": info.is_internal,
+    }
+    return summary if messages is None else {**summary, "messages": messages}
+
+
+async def _count_messages(cluster: "Cluster", topics: Sequence["TopicInfo"]) -> dict[str, int]:
+    from martlet.client.offsets import offset_ranges
+
+    partitions = [TopicPartition(info.name, index) for info in topics for index in info.partitions]
+    ranges = await offset_ranges(cluster, partitions)
+    return {
+        info.name: sum(len(ranges[TopicPartition(info.name, index)]) for index in info.partitions) for info in topics
+    }
+
+
+@topic.command()
+@click.argument("name", type=TOPIC, metavar="TOPIC")
+@json_option
+@connects
+def describe(name: str, as_json: bool, target: Target) -> None:
+    """Show a topic's partitions, offsets, sizes and the settings that differ from the defaults."""
+
+    async def work(cluster: "Cluster") -> dict[str, Any]:
+        from martlet.client.admin import Admin, ResourceType
+
+        admin = Admin(cluster)
+        info = await admin.topic(name)
+        configs = await admin.configs(ResourceType.TOPIC, name)
+        partitions = await _describe_partitions(cluster, admin, info)
+        return {**_summary(info, None), "configs": _overrides(configs), "partition_details": partitions}
+
+    description = run_with_cluster(target, work)
+    if as_json:
+        print_json(description)
+        return
+    print_facts(
+        {
+            "topic": description["name"],
+            "id": description["id"],
+            "partitions": description["partitions"],
+            "replicas": description["replicas"],
+            "settings": ", ".join(f"{key}={value}" for key, value in description["configs"].items()) or "all defaults",
+        }
+    )
+    click.echo()
+    print_table(
+        ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "FIRST", "END", "MESSAGES", "SIZE"],
+        [
+            [
+                row["partition"],
+                None if row["leader"] < 0 else row["leader"],
+                row["leader_epoch"],
+                ",".join(map(str, row["replicas"])),
+                ",".join(map(str, row["in_sync"])),
+                row["first_offset"],
+                row["end_offset"],
+                None if row["end_offset"] is None else row["end_offset"] - row["first_offset"],
+                None if row["size_bytes"] is None else format_bytes(row["size_bytes"]),
+            ]
+            for row in description["partition_details"]
+        ],
+    )
+
+
+def _overrides(configs: Sequence["ConfigEntry"]) -> dict[str, str | None]:
+    from martlet.client.admin import ConfigSource
+
+    return {entry.name: entry.value for entry in configs if entry.source is ConfigSource.TOPIC}
+
+
+async def _describe_partitions(cluster: "Cluster", admin: "Admin", info: "TopicInfo") -> list[dict[str, Any]]:
+    from martlet.client.offsets import offset_ranges
+
+    led = [TopicPartition(info.name, p.index) for p in info.partitions.values() if p.leader >= 0]
+    ranges = await offset_ranges(cluster, led)
+    sizes: dict[TopicPartition, int] = {}
+    for leader in {partition.leader for partition in info.partitions.values() if partition.leader >= 0}:
+        for size in await admin.partition_sizes(leader):
+            if size.partition.topic == info.name and info.partitions[size.partition.partition].leader == leader:
+                sizes[size.partition] = size.size_bytes
+    rows = []
+    for partition in info.partitions.values():
+        here = TopicPartition(info.name, partition.index)
+        offsets = ranges.get(here)
+        rows.append(
+            {
+                "partition": partition.index,
+                "leader": partition.leader,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": list(partition.replicas),
+                "in_sync": list(partition.in_sync),
+                "first_offset": None if offsets is None else offsets.start,
+                "end_offset": None if offsets is None else offsets.stop,
+                "size_bytes": sizes.get(here),
+            }
+        )
+    return rows
+
+
+@topic.command()
+@click.argument("name", type=TOPIC, metavar="TOPIC")
+@click.option("--partitions", type=click.IntRange(min=1), help="Grow to so many partitions; they never become fewer.")
+@click.option("--set", "set_values", multiple=True, type=ASSIGNMENT, help="Set a topic setting. May be repeated.")
+@click.option("--unset", multiple=True, metavar="KEY", help="Return a setting to its default. May be repeated.")
+@connects
+def alter(
+    name: str, partitions: int | None, set_values: Sequence[tuple[str, str]], unset: Sequence[str], target: Target
+) -> None:
+    """Change a topic's settings or add partitions.
+
+    More partitions change which partition a key goes to from then on.
+    """
+    both = sorted({key for key, _ in set_values} & set(unset))
+    if both:
+        raise click.UsageError(f"--set and --unset both name {', '.join(both)}")
+    if partitions is None and not set_values and not unset:
+        raise click.UsageError("nothing to change; give --partitions, --set or --unset")
+
+    async def work(cluster: "Cluster") -> None:
+        from martlet.client.admin import Admin, ResourceType
+
+        admin = Admin(cluster)
+        if set_values or unset:
+            await admin.alter_configs(ResourceType.TOPIC, name, set_values=dict(set_values), unset=unset)
+        if partitions is not None:
+            await admin.grow_topic(name, partitions=partitions)
+
+    run_with_cluster(target, work)
+    changes = [f"{key}={value}" for key, value in set_values] + [f"{key} back to its default" for key in unset]
+    if partitions is not None:
+        changes.append(format_count(partitions, "partition"))
+    print_note(f"changed {name}: {', '.join(changes)}")
+
+
+@topic.command()
+@click.argument("names", type=TOPIC, metavar="TOPIC...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error.")
+@connects
+def delete(names: Sequence[str], yes: bool, if_exists: bool, target: Target) -> None:
+    """Delete topics with all their messages, for good."""
+    if not yes:
+        _confirm(f"Delete {', '.join(names)} with all messages, for good?")
+
+    async def work(cluster: "Cluster") -> None:
+        from martlet.client.admin import Admin
+        from martlet.client.errors import TopicMissing
+
+        for name in names:
+            try:
+                await Admin(cluster).delete_topic(name)
+            except TopicMissing:
+                if not if_exists:
+                    raise
+                print_note(f"{name} does not exist")
+            else:
+                print_note(f"deleted {name}")
+
+    run_with_cluster(target, work)
+
+
+def _confirm(question: str) -> None:
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise click.UsageError("there is nobody to ask; --yes deletes without asking") from None
+    if not agreed:
+        raise CommandFailed(ExitCode.FAILURE, "nothing was deleted")

@@ -1,0 +1,91 @@
+"""Making a log durable in three steps, of which only the middle one blocks and runs in a worker thread.
+
+    ticket = log.begin_flush()        on the loop: which files hold unsynced batches
+    ticket.sync()                     in a thread: waits for the device
+    log.complete_flush(ticket)        on the loop: `flushed_offset` moves up
+
+A checkpoint goes the same way: index files and leader epochs first, then the recovery point may be written down. The
+two are apart because an acknowledgement waits for the first and nobody waits for the second.
+
+Invariants: (1) a batch counts as flushed when its file and the directory entry of its file are synced; (2) after a
+failed sync nothing of this log is ever called flushed again: what a device did with the data is then unknown
+and a second sync that succeeds proves nothing.
+Proved by: tests/unit/log/test_flushing.py, tests/properties/test_log_model.py
+"""
+
+from dataclasses import dataclass, field
+
+from martlet.base.disk import Disk, DiskFile
+from martlet.base.errors import DiskFull, StorageFailure
+
+
+class SyncHealth:
+    """Whether every sync of a log has succeeded; shared between the log and its tickets."""
+
+    __slots__ = ("failure",)
+
+    def __init__(self) -> None:
+        self.failure: str | None = None
+
+    def check(self) -> None:
+        """Raise StorageFailure when a sync has failed before (I2)."""
+        if self.failure is not None:
+            raise StorageFailure(f"an earlier sync failed: {self.failure}")
+
+    def fail(self, error: StorageFailure) -> None:
+        self.failure = str(error)
+        if isinstance(error, DiskFull):
+            # A full disk heals when found while writing; found while syncing it has lost data.
+            raise StorageFailure(f"no space was left while syncing: {error}") from error
+
+
+@dataclass(slots=True)
+class FlushTicket:
+    """The files to sync so that everything below `end_offset` is durable."""
+
+    disk: Disk
+    health: SyncHealth
+    end_offset: int
+    generation: int
+    files: list[DiskFile]
+    directories: list[str] = field(default_factory=list)
+    directory_changes: int = 0
+
+    def sync(self) -> None:
+        """Wait until the device has it all; raises StorageFailure."""
+        self.health.check()
+        try:
+            for file in self.files:
+                file.sync()
+            for directory in self.directories:
+                self.disk.sync_directory(directory)
+        except StorageFailure as error:
+            self.health.fail(error)
+            raise
+
+
+@dataclass(slots=True)
+class CheckpointTicket:
+    """What must be durable before `recovery_point` may be written down for this log."""
+
+    disk: Disk
+    health: SyncHealth
+    generation: int
+    recovery_point: int
+    index_files: list[DiskFile]
+    epoch_path: str
+    epoch_content: bytes | None
+
+    def write(self) -> None:
+        """Wait until the device has it all; raises StorageFailure."""
+        try:
+            for file in self.index_files:
+                file.sync()
+            if self.epoch_content is not None:
+                self.disk.replace_file(self.epoch_path, self.epoch_content)
+        except DiskFull:
+            # Nothing acknowledged depends on these files; the recovery point just stays where it is.
+            raise
+        except StorageFailure as error:
+            self.health.fail(error)
+            raise

@@ -1,0 +1,163 @@
+"""What idempotent producers have written to one partition: the memory that turns a retry into an answer.
+
+Rules: pure; fed with batch headers, by the leader's appends (`check`, then `record`) and by replaying a log (`record`
+alone). Nothing here comes from anywhere but the log, so every replica and every restart arrives at the same state.
+
+How it works: per producer id the current epoch and the last five batches. A batch whose sequence numbers are those of
+one of the five is a duplicate and gets the offset it got the first time. Otherwise its first number must follow the
+last one, or be 0 in a newer epoch. Without any memory of a producer every number is accepted: the memory may have been
+lost with deleted records or have expired.
+
+Invariants: (1) per producer and epoch every sequence number enters the log once and in order; (2) `check` changes
+nothing; (3) numbers wrap from 2³¹−1 to 0.
+Proved by: tests/unit/log/test_producer_state.py, tests/properties/test_log_model.py
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.ids import NO_OFFSET
+from martlet.wire.batch import BatchHeader
+
+WINDOW: Final = 5
+"""Clients have at most this many batches under way to a partition."""
+_SEQUENCE_MODULUS: Final = 1 << 31
+
+
+class KnownBatch(NamedTuple):
+    """A batch a producer has written; `timestamp_ms` is when it was appended."""
+
+    first_sequence: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def base_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry:
+    """One producer on this partition. The two fields of transactions keep their place in snapshots."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "epoch",
+        "last_timestamp_ms",
+        "next_sequence",
+    )
+
+    def __init__(self, epoch: int, timestamp_ms: int) -> None:
+        self.epoch = epoch
+        self.batches: list[KnownBatch] = []
+        self.next_sequence = 0
+        self.last_timestamp_ms = timestamp_ms
+        self.coordinator_epoch = -1
+        self.current_txn_first_offset: int = NO_OFFSET
+
+    @property
+    def last_sequence(self) -> int:
+        """The last number written, -1 when this epoch has written none."""
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    def add(self, batch: KnownBatch) -> None:
+        batches = self.batches
+        batches.append(batch)
+        if len(batches) > WINDOW:
+            del batches[0]
+        self.next_sequence = (batch.last_sequence + 1) % _SEQUENCE_MODULUS
+        self.last_timestamp_ms = batch.timestamp_ms
+
+
+class ProducerStates:
+    """The producers of one partition by id."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[int, ProducerEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def items(self) -> Iterator[tuple[int, ProducerEntry]]:
+        """Producer ids with their entries, in order of first appearance."""
+        return iter(self._entries.items())
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        return self._entries.get(producer_id)
+
+    def check(self, header: BatchHeader) -> KnownBatch | None:
+        """None when the batch may be appended, the original when it is a duplicate; raises ApiError otherwise."""
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            return None
+        if header.producer_epoch == entry.epoch:
+            if header.base_sequence == entry.next_sequence:
+                return None
+            return _duplicate_or_gap(header, entry)
+        if header.producer_epoch < entry.epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} is at epoch {entry.epoch}, the batch at {header.producer_epoch}",
+            )
+        if header.base_sequence != 0:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} begins epoch {header.producer_epoch} at {header.base_sequence}, not 0",
+            )
+        return None
+
+    def record(self, header: BatchHeader, last_offset: int, timestamp_ms: int) -> None:
+        """Remember a batch that is in the log; of `header` all but the base offset counts."""
+        entry = self._entries.get(header.producer_id)
+        if entry is None or entry.epoch != header.producer_epoch:
+            entry = self._begin_epoch(header, entry, timestamp_ms)
+        sequence = header.base_sequence
+        if sequence < 0:
+            # A transaction's end marker: it moves the epoch, not the numbers.
+            entry.last_timestamp_ms = timestamp_ms
+            return
+        delta = header.last_offset_delta
+        last_sequence = (sequence + delta) % _SEQUENCE_MODULUS
+        entry.add(KnownBatch(sequence, last_sequence, last_offset, delta, timestamp_ms))
+
+    def restore(self, producer_id: int, entry: ProducerEntry) -> None:
+        """Take an entry over from a snapshot."""
+        self._entries[producer_id] = entry
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that have not written for so long; returns how many."""
+        expired = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if now_ms - entry.last_timestamp_ms >= expiration_ms and entry.current_txn_first_offset == NO_OFFSET
+        ]
+        for producer_id in expired:
+            del self._entries[producer_id]
+        return len(expired)
+
+    def _begin_epoch(self, header: BatchHeader, old: ProducerEntry | None, timestamp_ms: int) -> ProducerEntry:
+        entry = ProducerEntry(header.producer_epoch, timestamp_ms)
+        if old is not None:
+            entry.coordinator_epoch = old.coordinator_epoch
+        self._entries[header.producer_id] = entry
+        return entry
+
+
+def _duplicate_or_gap(header: BatchHeader, entry: ProducerEntry) -> KnownBatch:
+    first_sequence, last_sequence = header.base_sequence, header.last_sequence
+    for batch in entry.batches:
+        if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+            return batch
+    raise ApiError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {header.producer_id} sent {first_sequence} where {entry.next_sequence} was due",
+    )

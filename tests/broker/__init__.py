@@ -1,0 +1,1 @@
+"""How a running broker behaves, seen through raw sockets."""

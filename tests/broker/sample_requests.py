@@ -1,0 +1,139 @@
+"""One small valid request for every API and version the broker serves, made from the messages' own defaults.
+
+They name one topic, which need not exist: what counts is that every byte of them belongs.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from martlet.broker.handlers import SERVED
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.fetch import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
+from martlet.wire.message_codec import encode
+from martlet.wire.messages import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+)
+from martlet.wire.produce import encode_produce_request
+from tests.broker.requests import batch_of
+
+_FIRST_FETCH_BY_ID = 13
+_FIRST_PRODUCE_BY_ID = 13
+
+
+class Sample(NamedTuple):
+    """One encoded request."""
+
+    key: ApiKey
+    version: int
+    body: bytes
+
+
+def samples(topic: str) -> Iterator[Sample]:
+    """One for each API and version."""
+    for module in SERVED:
+        first, last = module.VERSIONS
+        for version in range(first, last + 1):
+            yield Sample(ApiKey(module.KEY), version, sample_body(ApiKey(module.KEY), version, topic))
+
+
+def served_versions() -> dict[ApiKey, range]:
+    """What the handlers declare."""
+    return {ApiKey(module.KEY): range(module.VERSIONS[0], module.VERSIONS[1] + 1) for module in SERVED}
+
+
+def sample_body(key: ApiKey, version: int, topic: str) -> bytes:
+    if key is ApiKey.PRODUCE:
+        topic_id = bytes(range(16)) if version >= _FIRST_PRODUCE_BY_ID else None
+        batches = [(0, batch_of(b"sample"))]
+        return b"".join(encode_produce_request(version, topics=[(topic, topic_id, batches)], acks=1, timeout_ms=1000))
+    if key is ApiKey.FETCH:
+        topic_id = bytes(range(16)) if version >= _FIRST_FETCH_BY_ID else None
+        asked = FetchTopic(topic, topic_id, [FetchPartition(0)])
+        return encode_fetch_request(version, FetchRequest(max_wait_ms=0, topics=[asked]))
+    return encode(sample_message(key, topic), version)
+
+
+def sample_message(key: ApiKey, topic: str) -> Any:
+    """The request of an API that goes through the message codec; harmless to a broker that has the topic."""
+    return (_data_message(key, topic) or _admin_message(key, topic))()
+
+
+def _data_message(key: ApiKey, topic: str) -> Any:
+    return {
+        ApiKey.API_VERSIONS: lambda: api_versions.ApiVersionsRequest("sample", "1"),
+        ApiKey.METADATA: lambda: metadata.MetadataRequest(
+            topics=[metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+        ),
+        ApiKey.LIST_OFFSETS: lambda: list_offsets.ListOffsetsRequest(
+            replica_id=-1,
+            topics=[list_offsets.ListOffsetsTopic(topic, [list_offsets.ListOffsetsPartition(timestamp=-1)])],
+        ),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda: offset_for_leader_epoch.OffsetForLeaderEpochRequest(
+            topics=[
+                offset_for_leader_epoch.OffsetForLeaderTopic(
+                    topic, [offset_for_leader_epoch.OffsetForLeaderPartition()]
+                )
+            ]
+        ),
+        ApiKey.INIT_PRODUCER_ID: lambda: init_producer_id.InitProducerIdRequest(transaction_timeout_ms=1000),
+        ApiKey.FIND_COORDINATOR: lambda: find_coordinator.FindCoordinatorRequest(coordinator_keys=["g"], key="g"),
+        ApiKey.DESCRIBE_PRODUCERS: lambda: describe_producers.DescribeProducersRequest(
+            [describe_producers.TopicRequest(topic, [0])]
+        ),
+    }.get(key)
+
+
+def _admin_message(key: ApiKey, topic: str) -> Any:
+    value = ("retention.ms", "86400000")
+    return {
+        ApiKey.CREATE_TOPICS: lambda: create_topics.CreateTopicsRequest(
+            topics=[create_topics.CreatableTopic(topic, 1, 1, [], [create_topics.CreatableTopicConfig(*value)])],
+            validate_only=True,
+        ),
+        ApiKey.DELETE_TOPICS: lambda: delete_topics.DeleteTopicsRequest(
+            topics=[delete_topics.DeleteTopicState(name="no-such-topic")], topic_names=["no-such-topic"]
+        ),
+        ApiKey.CREATE_PARTITIONS: lambda: create_partitions.CreatePartitionsRequest(
+            topics=[create_partitions.CreatePartitionsTopic(topic, 9)], timeout_ms=1000, validate_only=True
+        ),
+        ApiKey.DELETE_RECORDS: lambda: delete_records.DeleteRecordsRequest(
+            [delete_records.DeleteRecordsTopic(topic, [delete_records.DeleteRecordsPartition(0, 0)])], 1000
+        ),
+        ApiKey.DESCRIBE_CONFIGS: lambda: describe_configs.DescribeConfigsRequest(
+            [describe_configs.DescribeConfigsResource(2, topic, ["retention.ms"])], True, True
+        ),
+        ApiKey.ALTER_CONFIGS: lambda: alter_configs.AlterConfigsRequest(
+            [alter_configs.AlterConfigsResource(2, topic, [alter_configs.AlterableConfig(*value)])], True
+        ),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda: incremental_alter_configs.IncrementalAlterConfigsRequest(
+            [
+                incremental_alter_configs.AlterConfigsResource(
+                    2, topic, [incremental_alter_configs.AlterableConfig(value[0], 0, value[1])]
+                )
+            ],
+            True,
+        ),
+        ApiKey.DESCRIBE_CLUSTER: lambda: describe_cluster.DescribeClusterRequest(),
+        ApiKey.DESCRIBE_LOG_DIRS: lambda: describe_log_dirs.DescribeLogDirsRequest(
+            [describe_log_dirs.DescribableLogDirTopic(topic, [0])]
+        ),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda: describe_topic_partitions.DescribeTopicPartitionsRequest(
+            [describe_topic_partitions.TopicRequest(topic)]
+        ),
+    }[key]

@@ -1,0 +1,30 @@
+"""Reading a broker's counters from its operations port, as a monitoring system would."""
+
+import time
+import urllib.request
+from collections.abc import Callable
+
+UNEXPECTED = 'martlet_request_errors_total{error="UNKNOWN_SERVER_ERROR"}'
+PARKED_FETCHES = "martlet_parked_fetches"
+CONNECTIONS = "martlet_connections"
+
+
+def scrape(operations_url: str) -> dict[str, float]:
+    """Every sample by its name and labels, as printed."""
+    with urllib.request.urlopen(f"{operations_url}/metrics", timeout=10) as response:
+        lines = response.read().decode().splitlines()
+    samples = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
+    return {name: float(value) for name, _, value in samples}
+
+
+def unexpected_errors(operations_url: str) -> int:
+    """How many requests failed inside the broker for a reason it did not foresee."""
+    return int(scrape(operations_url).get(UNEXPECTED, 0))
+
+
+def wait_until(condition: Callable[[], bool], what: str, within_seconds: float = 10.0) -> None:
+    """Look again and again until it holds; fails, naming what was awaited, when it does not in time."""
+    deadline = time.monotonic() + within_seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {within_seconds} s: {what}"
+        time.sleep(0.02)

@@ -1,0 +1,104 @@
+"""The documents say what is so: rooms, settings, metrics, exit codes, links and commands are compared with the code."""
+
+import dataclasses
+import re
+
+import click
+import pytest
+
+from martlet.broker.settings import BrokerSettings
+from martlet.cli.exit_codes import MEANINGS
+from martlet.cli.main import cli
+from martlet.observe.exposition import MetricsRegistry
+from martlet.observe.metrics import BrokerMetrics
+from tests.tidy.source_tree import ROOT, SourceFile, rooms, text_files
+
+DOCUMENTS = [file for file in text_files() if file.path.endswith(".md")]
+
+
+def document(path: str) -> str:
+    return (ROOT / path).read_text("utf-8")
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of every table row of a document, without heads and rulers."""
+    lines = [line for line in text.splitlines() if line.startswith("|") and not line.startswith("|---")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_table_of_rooms_lists_every_folder_and_no_other() -> None:
+    listed = [row[0].strip("`/") for row in rows(document("src/martlet/README.md")) if row[0].startswith("`")]
+    assert sorted(listed) == rooms()
+
+
+def test_every_setting_stands_in_the_operations_page_with_its_default_and_meaning() -> None:
+    listed = {row[0].strip("`"): row[1:] for row in rows(document("docs/operations.md")) if len(row) == 3}
+    for field in dataclasses.fields(BrokerSettings):
+        default = str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
+        shown = f"`{default}`" if default else "empty"
+        assert listed.get(field.name) == [shown, field.metadata["help"]], field.name
+
+
+def test_every_metric_of_ours_stands_in_the_operations_page() -> None:
+    text = MetricsRegistry(BrokerMetrics(), api_names={}, info={}).render().decode()
+    names = re.findall(r"^# TYPE (martlet_\w+) ", text, re.MULTILINE)
+    assert len(names) > 10
+    page = document("docs/operations.md")
+    assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def test_every_exit_code_stands_in_the_operations_page() -> None:
+    listed = {row[0]: row[1] for row in rows(document("docs/operations.md")) if len(row) == 2}
+    for code, meaning in MEANINGS.items():
+        assert listed[str(int(code))].startswith(meaning)
+
+
+def test_every_feature_has_a_known_state_and_names_tests_that_exist() -> None:
+    features = [row for row in rows(document("docs/features.md")) if re.fullmatch(r"[A-Z]\d+", row[0])]
+    assert len({row[0] for row in features}) == len(features) > 60
+    for feature, _, state, shown_by in features:
+        tests = re.findall(r"`(tests/[^`]*)`", shown_by)
+        assert state in ("works", "partly", "not yet"), feature
+        assert bool(tests) == (state != "not yet"), feature
+        assert [path for path in tests if not (ROOT / path).exists()] == [], feature
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.path)
+def test_links_between_documents_lead_somewhere(file: SourceFile) -> None:
+    folder = (ROOT / file.path).parent
+    for target in re.findall(r"\]\(([^)]+)\)", file.text):
+        path, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        found = folder / path if path else ROOT / file.path
+        assert found.exists(), target
+        if anchor:
+            heads = re.findall(r"^#+ (.+)$", found.read_text("utf-8"), re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w -]", "", head).lower().replace(" ", "-") for head in heads], target
+
+
+def test_every_decision_stands_in_the_list_of_decisions() -> None:
+    listed = re.findall(r"\]\((\d{4}-[^)]+)\)", document("docs/decisions/README.md"))
+    written = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    assert sorted(listed) == written
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.path)
+def test_only_commands_and_flags_that_exist_are_documented(file: SourceFile) -> None:
+    for line in re.findall(r"(?:^|[`|] ?)martlet ([a-z][^`|]*?)(?=[`|]|\n|$)", file.text, re.MULTILINE):
+        command: click.Command = cli
+        for word in line.split():
+            if isinstance(command, click.Group):
+                found = command.get_command(click.Context(command), word)
+                assert found is not None, f"martlet {line}"
+                command = found
+            elif word.startswith("--"):
+                flags = [flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)]
+                assert word.partition("=")[0] in flags, f"martlet {line}"
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.path)
+def test_only_verbs_of_dev_that_exist_are_documented(file: SourceFile) -> None:
+    script = document("dev")
+    for verb in re.findall(r"\./dev ([a-z]+)", file.text):
+        assert re.search(rf"^{verb}\)", script, re.MULTILINE), verb

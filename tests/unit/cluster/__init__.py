@@ -1,0 +1,1 @@
+"""Tests of `martlet.cluster`: pure, so no store and no event loop is needed."""

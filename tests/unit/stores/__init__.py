@@ -1,0 +1,1 @@
+"""Tests of `martlet.stores` on real files."""
