@@ -1,6 +1,6 @@
 """`./dev bench broker`: every figure the broker is judged by, each beside its limit measured in the same run.
 
-    python -m bench.broker [--quick] [--only NAME]... [--rounds N] [--json FILE] [--work-dir DIR]
+    python -m bench.broker [--quick] [--only NAME]... [--rounds N] [--json FILE] [--markdown FILE] [--work-dir DIR]
 
 Needs a quiet machine with two processors or more, a real disk under `--work-dir` (not a file system in memory, or
 flushing would cost nothing) and, for the largest recovery figure, 25 GB of free space. Ends with status 1 when a
@@ -20,7 +20,7 @@ from bench.clients import clients
 from bench.latency import latency
 from bench.processes import end_with_children, raise_file_limit
 from bench.recovery import recovery
-from bench.report import Figure, format_table, machine_facts, say, write_json
+from bench.report import Figure, format_markdown, format_table, machine_facts, say, write_json
 from bench.rounds import Context
 from bench.scaling import connections, partitions
 from bench.startup import memory, start_up
@@ -47,6 +47,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=list(_SUITES), help="run this part; may be repeated")
     parser.add_argument("--rounds", type=int, default=0, help="rounds of each comparison (5, or 2 with --quick)")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--markdown", type=Path, help="also write them to this file as a table for a document")
     parser.add_argument("--work-dir", type=Path, help="where the data goes (the directory for temporary files)")
     return parser.parse_args()
 
@@ -72,6 +73,8 @@ def main() -> int:
             print(f"\n{format_table(figures)}")
         if arguments.json:
             write_json(arguments.json, facts, figures)
+        if arguments.markdown:
+            arguments.markdown.write_text(format_markdown(facts, figures), "utf-8")
     missed = [figure.name for figure in figures if figure.verdict == "MISSED"]
     if arguments.quick:
         print("\nA quick run: everything works; the figures mean nothing.")

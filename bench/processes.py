@@ -7,6 +7,7 @@ about a running one (memory, processor time) are read from the kernel.
 import contextlib
 import json
 import os
+import random
 import resource
 import signal
 import socket
@@ -32,12 +33,24 @@ class ProcessFailed(Exception):
 
 
 def free_port() -> int:
-    """A port nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port nobody listens on, below those the kernel gives to outgoing connections.
+
+    Only there is it safe to try a port again and again until a server listens: a connection that gets the very port it
+    wants to reach as its own connects to itself, answers itself, and keeps the server from listening.
+    """
+    for _ in range(1000):
+        port = random.randrange(15_000, _outgoing_ports_from())
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise ProcessFailed("no free port was found")
+
+
+def _outgoing_ports_from() -> int:
+    try:
+        return max(16_000, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text("ascii").split()[0]))
+    except OSError:
+        return 32_000
 
 
 def end_with_children() -> None:

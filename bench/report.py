@@ -120,6 +120,14 @@ def format_table(figures: Sequence[Figure]) -> str:
     return "\n".join(lines)
 
 
+def format_markdown(facts: Mapping[str, str], figures: Sequence[Figure]) -> str:
+    """The same for a document."""
+    rows = [[cell or " " for cell in row] for row in (_HEADINGS, *(figure.row() for figure in figures))]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    lines.insert(1, "|" + "---|" * len(_HEADINGS))
+    return "\n".join([*(f"- {name}: {value}" for name, value in facts.items()), "", *lines, ""])
+
+
 def machine_facts(work: Path) -> dict[str, str]:
     """What the figures depend on besides the code."""
     facts = {

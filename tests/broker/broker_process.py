@@ -20,6 +20,7 @@ class BrokerProcess:
 
     def __init__(self, data: Path, *, open_files_max: int | None = None, **settings: Any) -> None:
         self.settings = {"kafka": "127.0.0.1:0", "operations": "127.0.0.1:0", **settings, "data": str(data)}
+        self.data = data
         self.address = ""
         self.operations_url = ""
         self.log_path = data.parent / f"{data.name}.log"

@@ -109,7 +109,9 @@ def fetch_request(
     return FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, topics=[asked])
 
 
-def fetch_one(client: RawClient, topic: str, offset: int = 0, *, partition: int = 0, version: int = 12) -> FetchPartitionResult:
+def fetch_one(
+    client: RawClient, topic: str, offset: int = 0, *, partition: int = 0, version: int = 12
+) -> FetchPartitionResult:
     """What one partition has from an offset on, without waiting."""
     response = client.fetch(fetch_request(topic, FetchPartition(partition, fetch_offset=offset)), version)
     assert response.error_code == ErrorCode.NONE

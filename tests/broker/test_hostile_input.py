@@ -89,9 +89,7 @@ def test_a_thousand_bad_connections_do_not_flood_the_log(
     assert 1 <= len(lines) <= 20
 
 
-@pytest.mark.parametrize(
-    "client_id", [b"\xff\xfe\x00", b"\x7f\xffab"], ids=["not UTF-8", "shorter than it claims"]
-)
+@pytest.mark.parametrize("client_id", [b"\xff\xfe\x00", b"\x7f\xffab"], ids=["not UTF-8", "shorter than it claims"])
 def test_a_broken_client_id_ends_the_connection(stranger: RawClient, client_id: bytes) -> None:
     length = client_id[:2] if client_id[0] == 0x7F else struct.pack(">h", len(client_id))
     text = client_id[2:] if client_id[0] == 0x7F else client_id

@@ -127,9 +127,7 @@ def test_running_out_of_file_descriptors_harms_only_newcomers(make_process: Call
     process = make_process(open_files_max=80)
     with RawClient(process.address) as old:
         topic = create_topic(old)
-        crowd: list[RawClient] = []
-        for _ in range(120):
-            crowd.append(RawClient(process.address, timeout_seconds=5))
+        crowd = [RawClient(process.address, timeout_seconds=5) for _ in range(120)]
         spent = process.cpu_seconds()
         time.sleep(1)
         assert process.cpu_seconds() - spent < 0.5, "the broker spins"

@@ -136,7 +136,9 @@ def test_one_refused_partition_does_not_harm_the_others(client: RawClient) -> No
     topic = create_topic(client, 3)
     bad = bytearray(batch_of(b"damaged"))
     bad[-1] ^= 1
-    response = client.produce([(topic, None, [(0, batch_of(b"a")), (1, bad), (7, batch_of(b"x")), (2, batch_of(b"c"))])])
+    response = client.produce(
+        [(topic, None, [(0, batch_of(b"a")), (1, bad), (7, batch_of(b"x")), (2, batch_of(b"c"))])]
+    )
     codes = [result.error_code for result in response.topics[0].partitions]
     assert codes == [0, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
     assert values_of(read_all(client, topic, partition=2)) == [b"c"]

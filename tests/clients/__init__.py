@@ -1,0 +1,1 @@
+"""Real Kafka clients, as people install them, against a real broker."""

@@ -294,11 +294,14 @@ def request_in_version(version: int, request: fetch.FetchRequest) -> fetch.Fetch
     return request._replace(
         **{name: getattr(plain, name) for name, first in since.items() if version < first},
         topics=[
-            (*our_topic(version, 13, name, topic_id), [wanted_in_version(version, wanted) for wanted in partitions])  # type: ignore[arg-type]
+            fetch.FetchTopic(
+                *our_topic(version, 13, name or "", topic_id or b""),
+                [wanted_in_version(version, wanted) for wanted in partitions],
+            )
             for name, topic_id, partitions in request.topics
         ],
         forgotten=[
-            (*our_topic(version, 13, name, topic_id), indexes)  # type: ignore[arg-type]
+            fetch.ForgottenTopic(*our_topic(version, 13, name or "", topic_id or b""), indexes)
             for name, topic_id, indexes in (request.forgotten if version >= 7 else [])
         ],
     )

@@ -15,7 +15,7 @@ FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 60
 CONSTRUCTOR_PARAMETERS_MAX = 7
 TEST_NAME_WORDS_MIN = 3
-HEAD_WORDS_MIN = 4
+HEAD_WORDS_MIN = 3
 
 PURE_ROOMS = {"wire", "cluster", "log"}
 NOT_IN_PURE = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading", "time", "uuid"}
@@ -109,7 +109,7 @@ def module_head(file: SourceFile) -> Iterator[Finding]:
         return
     head = ast.get_docstring(file.tree) or ""
     first = head.split("\n\n")[0]
-    if len(first.split()) < HEAD_WORDS_MIN:
+    if len(head.split()) < HEAD_WORDS_MIN:
         yield Finding(file.path, "does not open with a sentence on what lives here")
     elif not first.rstrip().endswith((".", ":", "!", "?")):
         yield Finding(file.path, "the first paragraph of its head is not a sentence")

@@ -23,6 +23,7 @@ from martlet.base.disk import Disk, SystemDisk
 from martlet.base.ids import BrokerId, Incarnation
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource, SystemRandomness
+from martlet.broker.directory_lock import DirectoryLock
 from martlet.broker.dispatch import Dispatcher
 from martlet.broker.handlers import SERVED
 from martlet.broker.housekeeping import Housekeeping
@@ -42,6 +43,7 @@ from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.records import Endpoint
 from martlet.cluster.topic_decisions import TopicDefaults
 from martlet.log.log_directory import LogDirectory
+from martlet.log.options import LogOptions
 from martlet.observe.exposition import MetricsRegistry
 from martlet.observe.loop_lag import LoopLagProbe
 from martlet.observe.metrics import BrokerMetrics
@@ -111,15 +113,21 @@ class BrokerApp:
         await self._start_operations()
         self._disk.make_directory(settings.data)
         log_path = os.path.join(settings.data, f"broker-{settings.broker_id}")
-        logs = LogDirectory(self._disk, log_path)
-        logs.lock()
-        self._stack.callback(logs.unlock)
+        self._disk.make_directory(log_path)
+        lock = DirectoryLock(log_path)
+        lock.acquire()
+        self._stack.callback(lock.release)
         image, feed, store = await self._follow_store()
         static = static_configs(settings, kafka_address=str(self.kafka_address), log_directory=log_path)
         topic_settings = TopicSettings(settings, image, static)
-        admin, incarnation = await self._join_cluster(store, feed, topic_settings, was_clean=logs.was_closed_cleanly())
-        partitions = await self._open_logs(logs, image, topic_settings, incarnation)
+        logs = LogDirectory(self._disk, log_path, LogOptions())
+        logs.open(self._clock.now_ms(), topic_settings.options_for)
+        admin, incarnation = await self._join_cluster(store, feed, topic_settings, was_clean=logs.started_clean)
+        partitions = await self._open_partitions(logs, image, topic_settings, incarnation)
         feed.add_listener(partial(follow_metadata, partitions, image))
+        housekeeping = Housekeeping(settings, self._clock, self._disk, logs, partitions)
+        housekeeping.start()
+        self._stack.push_async_callback(housekeeping.aclose)
         services = BrokerServices(
             settings=settings,
             clock=self._clock,
@@ -132,16 +140,14 @@ class BrokerApp:
             logs=logs,
             metrics=self._metrics,
             registry=build_registry(SERVED),
+            checkpoint=housekeeping.checkpoint,
             fail=self.fail,
         )
-        housekeeping = Housekeeping(settings, self._clock, logs, partitions)
-        housekeeping.start()
-        self._stack.push_async_callback(housekeeping.aclose)
         await self._serve(services, listening)
 
     async def _start_operations(self) -> None:
         address = self.operations_address
-        names = {key: api_name(key) for key in ApiKey}
+        names = {int(key): api_name(key) for key in ApiKey}
         info = {"version": __version__, "python": platform.python_version(), "record_codec": codec_name()}
         registry = MetricsRegistry(self._metrics, api_names=names, info=info)
         server = OperationsServer(address.host, address.port, registry, self.readiness)
@@ -179,7 +185,7 @@ class BrokerApp:
         await admin.elect_own_partitions()
         return admin, broker.incarnation
 
-    async def _open_logs(
+    async def _open_partitions(
         self, logs: LogDirectory, image: MetadataImage, topic_settings: TopicSettings, incarnation: Incarnation
     ) -> PartitionTable:
         leader = LeaderIdentity(BrokerId(self.settings.broker_id), incarnation)

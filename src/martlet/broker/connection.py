@@ -24,6 +24,7 @@ from martlet.observe.metrics import DropReason
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.frames import FrameReceiver
 from martlet.wire.headers import read_request_header
+from martlet.wire.primitives import Buffer
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _SLOWEST_BYTES_PER_MS: Final = 16
@@ -31,6 +32,10 @@ _SLOWEST_BYTES_PER_MS: Final = 16
 
 
 _JOIN_BYTES_MAX: Final = 16_384
+_CLOSING_MS_MAX: Final = 5_000
+"""Time a refused peer has to take the answers it is still owed."""
+_QUIET_MS: Final = 10_000
+"""A connection without requests for so long gives its receive buffer back."""
 
 
 class ConnectionOwner(Protocol):
@@ -67,6 +72,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._pumping = False
         self._reading_paused = False
         self._writing_paused_at_ms: int | None = None
+        self._unsent_bytes = 0
+        self._closing_since_ms = 0
         self._closing = False
         self._draining = False
         self._transport: asyncio.Transport | None = None
@@ -90,7 +97,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         for reply in self._line:
-            reply.abandoned = True
+            reply.abandon()
         self._line.clear()
         self._held = None
         self._frames = iter(())
@@ -112,6 +119,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._writing_paused_at_ms = self._clock.monotonic_ms()
+        self._unsent_bytes = self._write_buffer_bytes()
         self._pause_reading()
 
     def resume_writing(self) -> None:
@@ -178,7 +186,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         line = self._line
         if transport is None or self._closing:
             return
-        chunks: list[bytes] = []
+        chunks: list[Buffer] = []
         while line and line[0].ready:
             chunks.extend(line.popleft().chunks)
         if chunks:
@@ -214,12 +222,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._pump()
 
     def refuse(self, reason: str, kind: DropReason = DropReason.PROTOCOL_VIOLATION) -> None:
-        """End a connection whose peer broke the protocol or a limit, with one line in the log."""
+        """End a connection whose peer broke the protocol or a limit, with one line in the log.
+
+        Answers to earlier requests still go out; `check_deadlines` cuts off a peer that does not take them.
+        """
         if self._closing:
             return
+        self._closing = True
+        self._closing_since_ms = self._clock.monotonic_ms()
         self._dispatcher.metrics.connections_dropped[kind] += 1
         self._dispatcher.report_refusal(self._link, reason)
-        self.abort()
+        if self._transport is not None:
+            self._transport.close()
 
     def abort(self) -> None:
         """Drop the connection at once; unanswered requests stay unanswered."""
@@ -237,16 +251,34 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def check_deadlines(self, now_ms: int) -> None:
         """Called now and then by the listener: end connections that idle, drip or do not read."""
         settings = self._settings
-        if self._writing_paused_at_ms is not None:
-            if now_ms - self._writing_paused_at_ms > settings.stalled_write_timeout_ms:
-                timeout_ms = settings.stalled_write_timeout_ms
-                self.refuse(f"it has read none of its answers for {timeout_ms} ms", DropReason.STALLED)
-        elif self._frame_started_at_ms is not None and self._held is None and not self._line:
+        idle_ms = now_ms - self.last_activity_at_ms
+        if self._closing:
+            if now_ms - self._closing_since_ms > _CLOSING_MS_MAX:
+                self.abort()
+        elif self._writing_paused_at_ms is not None:
+            self._check_stalled_writes(self._writing_paused_at_ms, now_ms)
+        elif self._line or self._held is not None:
+            return
+        elif self._frame_started_at_ms is not None:
             allowed_ms = settings.receive_timeout_ms + self._receiver.pending_bytes // _SLOWEST_BYTES_PER_MS
             if now_ms - self._frame_started_at_ms > allowed_ms:
                 self.refuse(f"a request was not complete after {allowed_ms} ms", DropReason.STALLED)
-        elif not self._line and now_ms - self.last_activity_at_ms > settings.idle_timeout_ms:
+        elif idle_ms > settings.idle_timeout_ms:
             self._dispatcher.metrics.connections_dropped[DropReason.IDLE] += 1
             self.abort()
-        elif not self._line and self._held is None and now_ms - self.last_activity_at_ms > 10_000:
+        elif idle_ms > _QUIET_MS:
             self._receiver.release()
+
+    def _check_stalled_writes(self, paused_at_ms: int, now_ms: int) -> None:
+        unsent = self._write_buffer_bytes()
+        if unsent < self._unsent_bytes:
+            # It reads slowly, but it reads.
+            self._unsent_bytes = unsent
+            self._writing_paused_at_ms = now_ms
+        elif now_ms - paused_at_ms > self._settings.stalled_write_timeout_ms:
+            timeout_ms = self._settings.stalled_write_timeout_ms
+            self.refuse(f"it has read none of its answers for {timeout_ms} ms", DropReason.STALLED)
+            self.abort()
+
+    def _write_buffer_bytes(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0

@@ -128,6 +128,7 @@ class WaitingFetch:
         for partition in self._partitions():
             partition.add_fetch_waiter(self._changed)
             self._parked_on.append(partition)
+        self._reply.on_abandoned = self._unpark
         self._broker.metrics.parked_fetches += 1
         wait_ms = min(self._request.max_wait_ms, _WAIT_MS_MAX)
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._waited_enough)
@@ -147,9 +148,6 @@ class WaitingFetch:
         self._retry_scheduled = False
         if self._timer is None:
             return
-        if self._reply.abandoned:
-            self._unpark()
-            return
         look = self._look()
         if self._is_enough(look):
             self._unpark()
@@ -157,8 +155,7 @@ class WaitingFetch:
 
     def _waited_enough(self) -> None:
         self._unpark()
-        if not self._reply.abandoned:
-            self._read_and_send(self._look())
+        self._read_and_send(self._look())
 
     def _unpark(self) -> None:
         if self._timer is not None:
@@ -197,7 +194,7 @@ def diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOffs
     if asked.last_fetched_epoch < 0:
         return None
     log = partition.log
-    epoch, end_offset = log.epochs.end_offset_for(asked.last_fetched_epoch, log.end_offset)
+    epoch, end_offset = log.epochs.end_offset_for(asked.last_fetched_epoch, log_end_offset=log.end_offset)
     if epoch < 0:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:

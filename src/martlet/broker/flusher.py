@@ -39,7 +39,7 @@ class Flusher:
 
     def appended(self, partition: Partition) -> None:
         """Bytes were appended: flush now, later, or never, by the partition's policy."""
-        if partition.wants_flush_now or partition.log.unflushed_bytes >= _WRITE_BACK_BYTES:
+        if partition.wants_flush_now or partition.unflushed_bytes >= _WRITE_BACK_BYTES:
             self.flush_soon(partition)
         elif partition.policy.mode is FlushMode.INTERVAL and partition not in self._interval_due:
             delay = partition.policy.interval_ms / 1000
@@ -53,12 +53,16 @@ class Flusher:
         if partition.flush_in_progress:
             self._again[partition] = None
             return
-        ticket = partition.log.begin_flush()
+        try:
+            ticket = partition.log.begin_flush()
+        except StorageFailure as failure:
+            self._on_failure(partition, failure)
+            return
         if ticket is None:
             partition.flushed()
             return
         partition.flush_in_progress = True
-        partition.unflushed_messages = 0
+        partition.unflushed_bytes = partition.unflushed_messages = 0
         self._running += 1
         self._idle.clear()
         loop = asyncio.get_running_loop()
@@ -93,6 +97,8 @@ class Flusher:
             ticket.sync()
         except StorageFailure as error:
             failure = error
+        except BaseException as error:  # noqa: BLE001 - a thread's failure must reach the loop, whatever it is
+            failure = StorageFailure(f"a flush of {partition.name} failed: {error!r}")
         elapsed_seconds = time.perf_counter() - started
         loop.call_soon_threadsafe(self._synced, partition, ticket, failure, elapsed_seconds)
 

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from martlet.base.clock import Clock
+from martlet.base.disk import Disk
 from martlet.base.errors import StorageFailure
 from martlet.broker.partition import Partition
 from martlet.broker.partition_table import PartitionTable
@@ -26,9 +27,12 @@ _DISK_CHECK_MS: Final = 1_000
 class Housekeeping:
     """Owner of the background tasks; `start` begins them, `aclose` ends them."""
 
-    def __init__(self, settings: BrokerSettings, clock: Clock, logs: LogDirectory, partitions: PartitionTable) -> None:
+    def __init__(
+        self, settings: BrokerSettings, clock: Clock, disk: Disk, logs: LogDirectory, partitions: PartitionTable
+    ) -> None:
         self._settings = settings
         self._clock = clock
+        self._disk = disk
         self._logs = logs
         self._partitions = partitions
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="martlet-housekeeping")
@@ -53,7 +57,11 @@ class Housekeeping:
 
     async def checkpoint(self) -> None:
         """Write down from where a crashed broker would have to look at its logs again."""
-        await self._in_worker(self._logs.begin_checkpoint().write)
+        checkpoint = self._logs.begin_checkpoint()
+        await self._in_worker(checkpoint.write)
+        self._logs.complete_checkpoint(checkpoint)
+        for name, failure in checkpoint.failures.items():
+            logger.error("the recovery point of %s could not be written: %s", name, failure)
 
     async def apply_retention(self) -> None:
         """Delete segments that are too old or too many, and files whose deletion is due."""
@@ -68,7 +76,7 @@ class Housekeeping:
                 partition.wake_fetches()
             partition.log.remove_deleted_files(now_ms)
             await asyncio.sleep(0)
-        self._logs.remove_deleted(now_ms)
+        await self._in_worker(self._logs.remove_deleted)
 
     async def compact(self) -> None:
         """Compact the partitions that are dirty enough, one after another."""
@@ -78,7 +86,7 @@ class Housekeeping:
 
     async def watch_disk(self) -> None:
         """Refuse publishes while the disk has too little space, and accept them again when there is enough."""
-        free = self._logs.free_bytes()
+        free = self._disk.free_bytes(self._logs.path)
         table = self._partitions
         if free < self._settings.disk_reserve_bytes:
             if table.full_since_ms is None:
@@ -100,7 +108,7 @@ class Housekeeping:
             partition.log.complete_compaction(plan, now_ms)
             logger.info("compacted %s", partition.name)
 
-    async def _in_worker(self, work: Callable[[], None]) -> None:
+    async def _in_worker(self, work: Callable[[], object]) -> None:
         await asyncio.get_running_loop().run_in_executor(self._worker, work)
 
     def _every(self, interval_ms: int, duty: Callable[[], Awaitable[None]]) -> None:

@@ -50,6 +50,7 @@ class Partition:
         "offline",
         "policy",
         "topic_id",
+        "unflushed_bytes",
         "unflushed_messages",
     )
 
@@ -71,6 +72,7 @@ class Partition:
         self.counters = counters
         self.offline = False
         self.flush_in_progress = False
+        self.unflushed_bytes = 0
         self.unflushed_messages = 0
         self.high_watermark = log.flushed_offset if policy.before_acknowledge else log.end_offset
         self._listener = listener
@@ -99,6 +101,7 @@ class Partition:
             counters.messages_in += header.record_count
             counters.bytes_in += header.size
             counters.batches_in += 1
+            self.unflushed_bytes += header.size
             self.unflushed_messages += header.record_count
             if not self.policy.before_acknowledge:
                 self.advance_high_watermark(log.end_offset)

@@ -21,6 +21,7 @@ from martlet.broker.topic_settings import TopicSettings
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.records import PartitionRecord, TopicRecord
 from martlet.log.log_directory import LogDirectory
+from martlet.log.partition_log import PartitionLog
 from martlet.observe.metrics import BrokerMetrics
 
 logger = logging.getLogger(__name__)
@@ -84,15 +85,17 @@ class PartitionTable:
     # --- following the metadata
 
     def open_existing(self) -> None:
-        """At start: open what is on disk and belongs to a known topic; set aside what does not."""
-        for name in self._logs.partitions():
+        """At start: take over the logs on disk; one that belongs to no known topic is kept but not served."""
+        for name, failure in self._logs.failures.items():
+            logger.critical("the log of %s cannot be used and its partition is offline: %s", name, failure)
+        for log in list(self._logs):
+            name = log.partition
             topic = self._image.topic(name.topic)
-            stored_id = self._logs.topic_id(name)
-            if topic is None or (stored_id is not None and stored_id != topic.id):
-                stray = self._logs.set_aside(name)
-                logger.warning("partition %s belongs to no known topic; its files were kept as %s", name, stray)
-                continue
-            self.get(name.topic, name.partition)
+            if topic is None or name.partition >= topic.partition_count or log.topic_id not in (None, topic.id):
+                kept_as = self._logs.set_aside(name)
+                logger.warning("the files of %s belong to no known topic; they are kept as %s", name, kept_as)
+            else:
+                self.get(name.topic, name.partition)
 
     def topic_deleted(self, topic: TopicRecord) -> None:
         """Close and delete the topic's partitions; waiting requests are woken to find them gone."""
@@ -101,9 +104,7 @@ class PartitionTable:
             if partition is not None:
                 partition.offline = True
                 partition.wake_fetches()
-            name = TopicPartition(topic.name, index)
-            if self._logs.topic_id(name) in (None, topic.id):
-                self._logs.delete(name)
+            self._logs.delete(TopicPartition(topic.name, index))
         self._metrics.forget_topic(topic.name)
 
     def topic_changed(self, topic: TopicRecord) -> None:
@@ -142,16 +143,7 @@ class PartitionTable:
             code = ErrorCode.LEADER_NOT_AVAILABLE if record.leader is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
             raise ApiError(code)
         name = TopicPartition(topic_name, index)
-        try:
-            log = self._logs.get(name)
-            if log is None:
-                options = self._topic_settings.log_options(topic)
-                log = self._logs.create(name, topic.id, options, now_ms=self._clock.now_ms())
-        except DiskFull as error:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        except StorageFailure as error:
-            logger.critical("cannot open %s: %s", name, error)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        log = self._open_log(name, topic)
         partition = Partition(
             name,
             topic.id,
@@ -161,11 +153,25 @@ class PartitionTable:
             self._metrics.topic(topic_name),
             self,
         )
-        log.epochs.assign(record.leader_epoch, log.end_offset)
+        log.assign_epoch(record.leader_epoch)
         self._open[(topic_name, index)] = partition
         if log.flushed_offset < log.end_offset:
             self.flusher.flush_soon(partition)
         return partition
+
+    def _open_log(self, name: TopicPartition, topic: TopicRecord) -> PartitionLog:
+        failure = self._logs.failures.get(name)
+        if failure is not None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+        log = self._logs.get(name)
+        if log is not None:
+            return log
+        try:
+            options = self._topic_settings.log_options(topic)
+            return self._logs.create(name, options, topic_id=topic.id, now_ms=self._clock.now_ms())
+        except StorageFailure as error:
+            logger.error("cannot make a log for %s: %s", name, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def _policy(self, topic: TopicRecord, record: PartitionRecord | None) -> FlushPolicy:
         flush = self._topic_settings.flush(topic)

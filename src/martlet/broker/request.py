@@ -4,12 +4,13 @@ Invariant: (R1) replies of one connection leave in the order of its requests, wh
 in. `Reply` is that place in line; the connection owns the line.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from martlet.observe.metrics import DropReason
 from martlet.wire.headers import RequestHeader, response_prefix
+from martlet.wire.primitives import Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +60,18 @@ class ReplyLine(Protocol):
 class Reply:
     """One request's place in its connection's line of replies; completed exactly once."""
 
-    __slots__ = ("_line", "abandoned", "chunks", "header", "ready")
+    __slots__ = ("_line", "abandoned", "chunks", "header", "on_abandoned", "ready")
 
     def __init__(self, header: RequestHeader, line: ReplyLine) -> None:
         self.header = header
         self.ready = False
-        self.chunks: Sequence[bytes] = ()
+        self.chunks: Sequence[Buffer] = ()
         self.abandoned = False
-        """Set when the connection is gone; parked work may stop early."""
+        self.on_abandoned: Callable[[], None] | None = None
+        """Set by parked work that wants to know when the connection is gone."""
         self._line = line
 
-    def send(self, chunks: Sequence[bytes]) -> None:
+    def send(self, chunks: Sequence[Buffer]) -> None:
         """Give the body of the response; an empty sequence answers with an empty body."""
         if self.ready or self.abandoned:
             return
@@ -86,6 +88,12 @@ class Reply:
             return
         self.ready = True
         self._line.reply_ready()
+
+    def abandon(self) -> None:
+        """The connection is gone: nobody waits for this reply any more."""
+        self.abandoned = True
+        if not self.ready and self.on_abandoned is not None:
+            self.on_abandoned()
 
     def refuse(self, reason: str, kind: DropReason) -> None:
         """Close the connection instead of answering: the only way some requests can be told of a failure."""

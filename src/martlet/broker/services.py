@@ -3,7 +3,7 @@
 Only references live here; behaviour lives in the parts.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,8 @@ class BrokerServices:
     logs: LogDirectory
     metrics: BrokerMetrics
     registry: Mapping[int, "Api"]
+    checkpoint: Callable[[], Awaitable[None]]
+    """Makes recovery points and log starts durable now."""
     fail: Callable[[BaseException], None]
     """Stops the process: something happened after which going on would make it worse."""
 

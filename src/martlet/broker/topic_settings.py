@@ -7,7 +7,7 @@ flusher use.
 
 from typing import NamedTuple
 
-from martlet.base.ids import BrokerId
+from martlet.base.ids import BrokerId, TopicPartition
 from martlet.broker.settings import BrokerSettings
 from martlet.cluster.configs import (
     BrokerLayers,
@@ -54,6 +54,11 @@ class TopicSettings:
         """When this topic's batches are forced to the device."""
         config = self.topic_config(topic)
         return FlushSettings(config.text("martlet.flush"), config.number("flush.ms"), config.number("flush.messages"))
+
+    def options_for(self, partition: TopicPartition) -> LogOptions:
+        """Options for a log found on disk; the defaults when its topic is not known."""
+        topic = self._image.topic(partition.topic)
+        return LogOptions() if topic is None else self.log_options(topic)
 
     def log_options(self, topic: TopicRecord) -> LogOptions:
         """What the log of each of the topic's partitions goes by."""

@@ -10,13 +10,18 @@ import signal
 import sys
 from collections.abc import Mapping
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
 from martlet.cli.configuration import Configuration, load_configuration
 from martlet.cli.exit_codes import ExitCode
+from martlet.cli.failures import CommandFailed
 from martlet.cli.options import settings_options
 from martlet.cli.output import print_facts, print_note
+
+if TYPE_CHECKING:
+    from martlet.broker.app import BrokerApp
 
 _PRECEDENCE = """\b
 Settings come from flags, then MARTLET_* variables, then the settings file, then
@@ -66,11 +71,25 @@ async def _serve(configuration: Configuration, *, is_first_try: bool) -> int:
     await app.start()
     try:
         _announce(configuration, str(app.kafka_address), str(app.operations_address), is_first_try=is_first_try)
-        await stopping.wait()
+        failure = await _wait_for_end(app, stopping)
     finally:
         await app.stop()
+    if failure is not None:
+        raise CommandFailed(ExitCode.FAILURE, f"the broker had to stop: {failure}", "its log above says what happened")
     print_note("stopped cleanly")
     return ExitCode.OK
+
+
+async def _wait_for_end(app: "BrokerApp", stopping: asyncio.Event) -> BaseException | None:
+    """Until a signal asks for the end (None) or the broker cannot go on (the reason)."""
+    asked = asyncio.create_task(stopping.wait())
+    failed = asyncio.create_task(app.wait_failed())
+    try:
+        await asyncio.wait((asked, failed), return_when=asyncio.FIRST_COMPLETED)
+        return failed.result() if failed.done() else None
+    finally:
+        asked.cancel()
+        failed.cancel()
 
 
 def _begin_stop(stopping: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:

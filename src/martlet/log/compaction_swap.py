@@ -7,12 +7,12 @@ How it works, for one group of neighbouring segments and the file made of them:
     (sources removed)       all but the first are gone, and all their index files
     <base>.log              the swap file takes the first source's name
 
-Every arrow between these states is made durable before the next is taken. After a crash a `.cleaned` file is removed and
-a `.swap` file carried through: the segments it replaces are those that begin within its offsets, because a compacted
-file always keeps the last batch of its group, emptied if need be.
+Every step is made durable before the next is taken. After a crash a `.cleaned` file is removed and a `.swap` file carried
+through: the segments it replaces are those that begin within its offsets, because a compacted file always keeps the
+last batch of its group, emptied if need be.
 
-Invariants: (1) at every instant the directory holds every surviving record in exactly one of the states above; (2) doing
-the remaining steps twice does no harm.
+Invariants: (1) at every instant the directory holds every surviving record in one of the states above; (2) doing the
+remaining steps twice does no harm.
 Proved by: tests/unit/log/test_compaction_swap.py, tests/properties/test_log_compaction.py
 """
 

@@ -1,6 +1,6 @@
 """Which leader epoch begins at which offset: the memory that lets replicas find where their histories part.
 
-Rules: pure; `PartitionLog` writes the content to `leader-epoch-checkpoint` whenever `is_dirty`.
+Rules: pure; `PartitionLog` writes the content to `leader-epoch-checkpoint` before its recovery point moves.
 
 Invariants: (1) epochs strictly increase, start offsets never decrease; (2) an entry stays although no record carries
 its epoch: a leader that wrote nothing is part of the history (KAFKA-20961); (3) cut at the log's end, the entries that
@@ -38,12 +38,17 @@ UNKNOWN_EPOCH_END = EpochEnd(NO_LEADER_EPOCH, NO_OFFSET)
 class EpochCache:
     """The epochs of one log, oldest first."""
 
-    __slots__ = ("entries", "is_dirty", "latest_epoch")
+    __slots__ = ("changes", "entries", "latest_epoch", "saved_changes")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self.entries = [EpochEntry(*entry) for entry in entries]
         self.latest_epoch: int = self.entries[-1].epoch if self.entries else NO_LEADER_EPOCH
-        self.is_dirty = False
+        self.changes = self.saved_changes = 0
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the entries differ from those last written to disk."""
+        return self.changes != self.saved_changes
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that `epoch` begins at `start_offset`; entries that contradict it go. Whether anything changed."""
@@ -114,4 +119,4 @@ class EpochCache:
 
     def _changed(self) -> None:
         self.latest_epoch = self.entries[-1].epoch if self.entries else NO_LEADER_EPOCH
-        self.is_dirty = True
+        self.changes += 1

@@ -75,6 +75,7 @@ class CheckpointTicket:
     index_files: list[DiskFile]
     epoch_path: str
     epoch_content: bytes | None
+    epoch_changes: int
 
     def write(self) -> None:
         """Wait until the device has it all; raises StorageFailure."""

@@ -8,7 +8,8 @@ How it works: an entry says that a batch whose last offset is `base + relative_o
 8 bytes big-endian, i32 relative offset and i32 position, as Kafka's `.index`; in memory two arrays, so that a
 lookup is one bisection in C.
 
-Invariants: (1) offsets and positions both strictly increase; (2) entries up to `persisted` are in the file.
+Invariants: (1) offsets and positions both strictly increase; (2) entries up to `persisted` are in the
+file, and with `has_excess` more that must go.
 """
 
 from array import array
@@ -24,12 +25,13 @@ ENTRY_BYTES: Final = 8
 class OffsetIndex:
     """One segment's entries; `is_proven` when they were made from the batches themselves and not read from a file."""
 
-    __slots__ = ("is_proven", "offsets", "persisted", "positions")
+    __slots__ = ("has_excess", "is_proven", "offsets", "persisted", "positions")
 
     def __init__(self) -> None:
         self.offsets: array[int] = array("i")
         self.positions: array[int] = array("i")
         self.persisted = 0
+        self.has_excess = False
         self.is_proven = True
 
     def __len__(self) -> int:
@@ -53,7 +55,8 @@ class OffsetIndex:
         keep = bisect_left(self.positions, position)
         del self.offsets[keep:]
         del self.positions[keep:]
-        self.persisted = min(self.persisted, keep)
+        if keep < self.persisted:
+            self.persisted, self.has_excess = keep, True
 
     def truncate_offsets(self, relative_offset: int) -> None:
         """Drop the entries for batches that end at or after `relative_offset`."""
@@ -87,10 +90,13 @@ def decode_offset_index(content: bytes, *, log_bytes: int) -> OffsetIndex:
     keep = bisect_left(index.positions, log_bytes, hi=keep)
     del index.offsets[keep:], index.positions[keep:]
     index.persisted = keep
+    index.has_excess = len(content) > keep * ENTRY_BYTES
     index.is_proven = False
     return index
 
 
 def _rising_prefix(values: "array[int]") -> int:
     """How many values from the first on strictly increase."""
-    return next((number + 1 for number, falls in enumerate(map(le, islice(values, 1, None), values)) if falls), len(values))
+    return next(
+        (number + 1 for number, falls in enumerate(map(le, islice(values, 1, None), values)) if falls), len(values)
+    )

@@ -19,57 +19,51 @@ Proved by: tests/unit/log/test_partition_log.py, tests/properties/test_log_model
 
 from typing import Final
 
-from martlet.base.disk import Disk
+from martlet.base.disk import Disk, DiskFile
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicId, TopicPartition
 from martlet.base.invariant import invariant
-from martlet.log.checkpoints import (
-    BrokenCheckpoint,
-    decode_offsets,
-    decode_topic_id,
-    encode_epochs,
-    encode_offsets,
-    encode_topic_id,
-)
+from martlet.log.checkpoints import BrokenCheckpoint, decode_topic_id, encode_epochs, encode_offsets, encode_topic_id
 from martlet.log.file_names import DELETED, EPOCH_CHECKPOINT, PARTITION_METADATA, RECOVERY_FLOOR
 from martlet.log.flushing import CheckpointTicket, FlushTicket, SyncHealth
-from martlet.log.log_slice import NOTHING, Appended, LogSlice, TimestampOffset
+from martlet.log.log_slice import NOTHING, Appended, LogSlice
 from martlet.log.options import LogOptions
 from martlet.log.producer_state import KnownBatch
-from martlet.log.recovery import LoadedLog, LogCheckpoint, load_log, replay_producers
-from martlet.log.segment import POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
-from martlet.wire.batch import BatchHeader, stamp_batch, stamp_log_append_time
+from martlet.log.recovery import LoadedLog, LogCheckpoint, apply_floor, load_log, replay_producers
+from martlet.log.segment import NO_TIMESTAMP, POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
+from martlet.log.segment_list import SegmentList
+from martlet.wire.batch import BatchHeader, crc_matches, iterate_batches, stamp_batch, stamp_log_append_time
 
 _SNAPSHOT_EVERY_BYTES: Final = 16 << 20
 _UNKNOWN: Final = -(1 << 63)
+_NEVER: Final = 1 << 63
 
 
 class PartitionLog:
     """Owned by the broker's partition; made by `open`, unusable after `close` or a StorageFailure."""
 
     __slots__ = (
-        "_changed_directories",
-        "_cleaned_offset",
-        "_compacting",
-        "_deleted_files",
+        "_active_since_ms",
         "_directory_changes",
         "_disk",
         "_generation",
         "_has_floor",
         "_health",
         "_options",
+        "_parent_changed",
         "_roll_after_ms",
         "_segments",
+        "_snapped_bytes",
         "_snapshots",
-        "_unsnapped_bytes",
+        "_synced_directory_changes",
         "_unsynced_files",
+        "cleaned_offset",
         "cut_bytes",
         "directory",
         "end_offset",
         "epochs",
         "flushed_offset",
         "log_start_offset",
-        "opened_at_ms",
         "partition",
         "producers",
         "recovery_point",
@@ -83,8 +77,8 @@ class PartitionLog:
         self._options = options
         self.directory = directory
         self.partition = partition
-        self.opened_at_ms = now_ms
-        self._segments = loaded.segments
+        self.topic_id: TopicId | None = None
+        self._segments: SegmentList = loaded.segments
         self._snapshots = loaded.snapshots
         self.epochs = loaded.epochs
         self.producers = loaded.producers
@@ -93,16 +87,434 @@ class PartitionLog:
         self.flushed_offset = loaded.flushed_offset
         self.recovery_point = loaded.flushed_offset
         self.cut_bytes = loaded.cut_bytes
-        self.topic_id: TopicId | None = None
-        self._cleaned_offset = 0
+        self.cleaned_offset = 0
+        self._active_since_ms = now_ms
         self._roll_after_ms = _UNKNOWN
-        self._unsnapped_bytes = 0
+        self._snapped_bytes = loaded.segments.active.size
         self._generation = 0
         self._health = SyncHealth()
-        # The segment found or made at opening may be new to its directory.
-        self._changed_directories = [directory]
-        self._directory_changes = 0
+        self._directory_changes = self._synced_directory_changes = 0
+        self._parent_changed = False
         self._unsynced_files: list[DiskFile] = []
-        self._deleted_files: list[tuple[int, str]] = []
         self._has_floor = False
-        self._compacting = False
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        options: LogOptions,
+        *,
+        partition: TopicPartition,
+        checkpoint: LogCheckpoint,
+        now_ms: int,
+    ) -> "PartitionLog":
+        """The log in `directory`, made when missing and recovered when needed; raises StorageFailure on damage."""
+        is_new_directory = not disk.exists(directory)
+        if is_new_directory:
+            disk.make_directory(directory)
+        floor = disk.read_file(f"{directory}/{RECOVERY_FLOOR}")
+        if floor is not None:
+            checkpoint = apply_floor(checkpoint, floor, partition)
+        loaded = load_log(disk, directory, options, checkpoint, now_ms)
+        log = cls(disk, directory, options, partition, loaded, now_ms)
+        log._has_floor = floor is not None
+        log.cleaned_offset = min(checkpoint.cleaned_offset, log.end_offset)
+        log._parent_changed = is_new_directory
+        if loaded.is_new or not checkpoint.is_clean:
+            log._directory_changes += 1
+        log.topic_id = _read_topic_id(disk, directory)
+        return log
+
+    @property
+    def options(self) -> LogOptions:
+        return self._options
+
+    def update_options(self, options: LogOptions) -> None:
+        """Use other settings from now on; the index interval from the next segment on."""
+        self._options = options
+        self._roll_after_ms = _UNKNOWN
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segments.size_bytes()
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    def assign_topic_id(self, topic_id: TopicId) -> None:
+        """Write down whose partition this is; durable with the next flush."""
+        file = self._disk.open(f"{self.directory}/{PARTITION_METADATA}", create=True)
+        file.truncate(0)
+        file.append(encode_topic_id(topic_id))
+        self._unsynced_files.append(file)
+        self._directory_changes += 1
+        self.topic_id = topic_id
+
+    def assign_epoch(self, leader_epoch: int) -> None:
+        """Note that a leader's time begins at the end of the log, before it writes anything."""
+        if leader_epoch > self.epochs.latest_epoch:
+            self.epochs.assign(leader_epoch, self.end_offset)
+
+    def leader_epoch_at(self, offset: int) -> int:
+        """The epoch of the record at `offset`, -1 when that is not known."""
+        return self.epochs.epoch_at(offset)
+
+    # Appending.
+
+    def append(self, batch: memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int) -> Appended:
+        """Write one checked batch at the end; `batch` is writable and is stamped in place.
+
+        Raises ApiError for a producer out of step, DiskFull or StorageFailure when the write fails (I3).
+        """
+        producer_id = header.producer_id
+        if producer_id >= 0:
+            known = self.producers.check(header)
+            if known is not None:
+                return self._answer_duplicate(known)
+        options = self._options
+        base_offset = self.end_offset
+        last_offset = base_offset + header.last_offset_delta
+        append_time_ms = -1
+        if options.log_append_time:
+            header = stamp_log_append_time(batch, 0, header, now_ms)
+            append_time_ms = now_ms
+        active = self._segments.active
+        if (
+            active.size + len(batch) > options.segment_bytes
+            or header.max_timestamp > self._roll_after_ms
+            or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
+        ):
+            active = self._active_for(len(batch), last_offset, header.max_timestamp, now_ms)
+        stamp_batch(batch, 0, base_offset, leader_epoch)
+        position = active.write(batch)
+        active.note_batch(position, last_offset, header)
+        if leader_epoch != self.epochs.latest_epoch:
+            self._begin_epoch(leader_epoch, base_offset)
+        if producer_id >= 0:
+            self.producers.record(header, last_offset, now_ms)
+        self.end_offset = last_offset + 1
+        return Appended(base_offset, last_offset, append_time_ms, False)
+
+    def append_as_is(self, data: bytes | memoryview, *, now_ms: int) -> int:
+        """Write batches that have their offsets and epochs already, as a follower does; returns the new end offset.
+
+        Raises ApiError(CORRUPT_MESSAGE) and writes nothing when one of them is not whole or does not follow.
+        """
+        view = memoryview(data)
+        batches = _checked_batches(view, self.end_offset)
+        number = 0
+        while number < len(batches):
+            start, header = batches[number]
+            active = self._active_for(header.size, header.last_offset, header.max_timestamp, now_ms)
+            room_bytes = min(self._options.segment_bytes, POSITION_MAX) - active.size
+            run = number + 1
+            while run < len(batches) and batches[run][0] + batches[run][1].size - start <= room_bytes:
+                if batches[run][1].last_offset - active.base_offset > RELATIVE_OFFSET_MAX:
+                    break
+                run += 1
+            last_start, last_header = batches[run - 1]
+            position = active.write(view[start : last_start + last_header.size])
+            for at, header in batches[number:run]:
+                self._note_replicated(active, position + at - start, header, now_ms)
+            number = run
+        return self.end_offset
+
+    def roll(self, now_ms: int) -> None:
+        """Seal the last segment and begin a new one; nothing happens while the last one is empty."""
+        active = self._segments.active
+        if active.size == 0:
+            return
+        end_offset = self.end_offset
+        # First what may fail for want of space, then what changes this log.
+        following = self._create_segment(end_offset)
+        active.seal(end_offset)
+        active.persist_indexes()
+        self._snapshots.write(end_offset, self.producers)
+        self._segments.add(following)
+        self._segments.used(active)
+        self._snapped_bytes = 0
+        self._roll_after_ms = _UNKNOWN
+        self._active_since_ms = now_ms
+
+    def maybe_roll(self, now_ms: int) -> bool:
+        """Roll a segment that has grown old without new batches to notice it; whether it did."""
+        active, options = self._segments.active, self._options
+        if active.size == 0:
+            return False
+        roll_ms = min(options.segment_ms, options.max_compaction_lag_ms) if options.compact else options.segment_ms
+        since_ms = active.first_timestamp()
+        if not 0 <= since_ms <= now_ms:
+            since_ms = self._active_since_ms
+        if now_ms - since_ms <= roll_ms:
+            return False
+        self.roll(now_ms)
+        return True
+
+    # Finding.
+
+    def locate(self, offset: int, *, max_bytes: int, end_offset: int, at_least_one: bool) -> LogSlice:
+        """Where the batches from `offset` on lie: whole ones, all below `end_offset`, of one segment, not read yet.
+
+        The first is the one that holds `offset` or else the next one. Beyond `max_bytes` only the first, and only
+        with `at_least_one`. Raises ApiError(OFFSET_OUT_OF_RANGE) outside the log.
+        """
+        if not self.log_start_offset <= offset <= self.end_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not in {self.partition}, which holds {self.log_start_offset} to {self.end_offset}",
+            )
+        if end_offset > self.end_offset:
+            end_offset = self.end_offset
+        if offset >= end_offset:
+            return NOTHING
+        segments = self._segments
+        segment = segments.active
+        if offset >= segment.base_offset:
+            start = segment.position_of(offset)
+        else:
+            segment, start = self._find_sealed(offset)
+        stop = segment.size if end_offset >= segment.next_offset else segment.position_of(end_offset)
+        if stop - start > max_bytes:
+            stop = min(stop, segment.cut_before(start + max_bytes, start=start, at_least_one=at_least_one))
+        if stop <= start:
+            return NOTHING
+        return LogSlice(segment.file, start, stop - start, segment.is_sealed)
+
+    def _find_sealed(self, offset: int) -> tuple[Segment, int]:
+        segments = self._segments
+        for number in range(segments.number_at(offset), len(segments)):
+            segment = segments[number]
+            start = segment.position_of(offset)
+            if start < segment.size:
+                break
+        if segment.is_sealed:
+            segments.used(segment)
+        return segment, start
+
+    # Flushing and checkpointing, see `flushing`.
+
+    def begin_flush(self) -> FlushTicket | None:
+        """What to sync so that all of the log is durable; None when it is."""
+        self._health.check()
+        directories_changed = self._directory_changes != self._synced_directory_changes
+        if self.flushed_offset == self.end_offset and not directories_changed and not self._unsynced_files:
+            return None
+        files = [segment.file for segment in self._segments.from_offset(self.flushed_offset) if segment.size]
+        directories = [self.directory] if directories_changed else []
+        if self._parent_changed:
+            directories.append(self.directory.rpartition("/")[0])
+        return FlushTicket(
+            disk=self._disk,
+            health=self._health,
+            end_offset=self.end_offset,
+            generation=self._generation,
+            files=files + self._unsynced_files,
+            directories=directories,
+            directory_changes=self._directory_changes,
+        )
+
+    def complete_flush(self, ticket: FlushTicket) -> None:
+        """Count what a synced ticket made durable; one from before a truncation counts nothing."""
+        self._health.check()
+        if ticket.generation != self._generation:
+            return
+        self.flushed_offset = max(self.flushed_offset, ticket.end_offset)
+        self._synced_directory_changes = max(self._synced_directory_changes, ticket.directory_changes)
+        self._parent_changed = False
+        self._unsynced_files = [file for file in self._unsynced_files if file not in ticket.files]
+
+    def flush(self) -> None:
+        """All three steps at once, for those who may wait."""
+        ticket = self.begin_flush()
+        if ticket is not None:
+            ticket.sync()
+            self.complete_flush(ticket)
+
+    def begin_checkpoint(self) -> CheckpointTicket | None:
+        """What to write before the recovery point may move; None when it cannot or need not."""
+        self._health.check()
+        if self.flushed_offset == self.recovery_point and not self.epochs.is_dirty and not self._has_floor:
+            return None
+        touched = self._segments.from_offset(self.recovery_point)
+        if not all(segment.persist_indexes() for segment in touched):
+            return None
+        if self._segments.active.size - self._snapped_bytes >= _SNAPSHOT_EVERY_BYTES:
+            self._write_snapshot()
+        return CheckpointTicket(
+            disk=self._disk,
+            health=self._health,
+            generation=self._generation,
+            recovery_point=self.flushed_offset,
+            index_files=[file for segment in touched if segment.is_sealed for file in segment.index_files()],
+            epoch_path=f"{self.directory}/{EPOCH_CHECKPOINT}",
+            epoch_content=encode_epochs(self.epochs.entries) if self.epochs.is_dirty else None,
+            epoch_changes=self.epochs.changes,
+        )
+
+    def complete_checkpoint(self, ticket: CheckpointTicket) -> None:
+        """The ticket's recovery point has been written down durably."""
+        if ticket.generation != self._generation:
+            return
+        self.recovery_point = max(self.recovery_point, ticket.recovery_point)
+        if ticket.epoch_content is not None:
+            self.epochs.saved_changes = ticket.epoch_changes
+        if self._has_floor:
+            self._disk.remove(f"{self.directory}/{RECOVERY_FLOOR}")
+            self._directory_changes += 1
+            self._has_floor = False
+
+    def close(self) -> None:
+        """Make everything durable for a clean stop and let go of the files; raises StorageFailure."""
+        self.flush()
+        ticket = self.begin_checkpoint()
+        if ticket is not None:
+            active = self._segments.active
+            ticket.index_files += active.index_files()
+            ticket.write()
+            self.complete_checkpoint(ticket)
+        if self._snapshots.latest_offset != self.end_offset > 0:
+            self._write_snapshot()
+        for segment in self._segments:
+            segment.release()
+
+    # Cutting.
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> None:
+        """Drop everything from `offset` on; a batch that holds it goes whole. Durable when it returns."""
+        if offset >= self.end_offset:
+            self.epochs.truncate_from_end(offset)
+            return
+        if offset < self._segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset, now_ms=now_ms)
+            return
+        number = self._segments.number_at(offset)
+        segment = self._segments[number]
+        place = segment.find(offset)
+        if place is None:
+            position, end_offset = segment.size, offset
+        else:
+            position, end_offset = place.position, min(offset, place.base_offset)
+        self._write_floor(end_offset)
+        while len(self._segments) > number + 1:
+            self._discard(self._segments.remove_last())
+        segment.truncate(position, end_offset)
+        self._snapshots.remove_beyond(end_offset)
+        self._disk.sync_directory(self.directory)
+        self.epochs.truncate_from_end(end_offset)
+        self._set_end(end_offset, now_ms)
+        self.producers = replay_producers(self._snapshots, self._segments, end_offset, self._options, now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
+        """Drop everything and go on, empty, at `offset`. Durable when it returns."""
+        self._write_floor(0)
+        for segment in reversed(list(self._segments)):
+            self._discard(segment)
+        self._snapshots.remove_all()
+        self._disk.sync_directory(self.directory)
+        self._segments = SegmentList([self._create_segment(offset)])
+        self._disk.sync_directory(self.directory)
+        self.epochs.clear()
+        self.producers.clear()
+        self.log_start_offset = offset
+        self._set_end(offset, now_ms)
+        self.flushed_offset = self.recovery_point = offset
+
+    def disown_checkpoints(self) -> None:
+        """Tell a later recovery that this new log is not the one of which the checkpoints on disk speak."""
+        self._write_floor(0)
+
+    def advance_log_start(self, offset: int) -> None:
+        """Hide everything before `offset`; whole segments of it are removed by `delete_old_segments`."""
+        if offset > self.end_offset:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is beyond the end at {self.end_offset}")
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_from_start(offset)
+
+    # Inside.
+
+    def _answer_duplicate(self, known: KnownBatch) -> Appended:
+        append_time_ms = known.timestamp_ms if self._options.log_append_time else -1
+        return Appended(known.base_offset, known.last_offset, append_time_ms, True)
+
+    def _active_for(self, size: int, last_offset: int, timestamp_ms: int, now_ms: int) -> Segment:
+        """The segment to append a batch to: a new one when the batch is too large, too far or too late for the last."""
+        active = self._segments.active
+        if active.size:
+            first_ms = active.first_timestamp()
+            self._roll_after_ms = _NEVER if first_ms == NO_TIMESTAMP else first_ms + self._options.segment_ms
+            if (
+                active.size + size > min(self._options.segment_bytes, POSITION_MAX)
+                or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
+                or timestamp_ms > self._roll_after_ms
+            ):
+                self.roll(now_ms)
+        return self._segments.active
+
+    def _begin_epoch(self, leader_epoch: int, base_offset: int) -> None:
+        invariant(leader_epoch > self.epochs.latest_epoch, "leader epochs in a log never go back")
+        self.epochs.assign(leader_epoch, base_offset)
+
+    def _note_replicated(self, active: Segment, position: int, header: BatchHeader, now_ms: int) -> None:
+        active.note_batch(position, header.last_offset, header)
+        if header.partition_leader_epoch > self.epochs.latest_epoch:
+            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if header.producer_id >= 0:
+            self.producers.record(header, header.last_offset, now_ms)
+        self.end_offset = header.next_offset
+
+    def _create_segment(self, base_offset: int) -> Segment:
+        self._directory_changes += 1
+        interval = self._options.index_interval_bytes
+        return Segment.create(self._disk, self.directory, base_offset, index_interval_bytes=interval)
+
+    def _write_snapshot(self) -> None:
+        self._snapshots.write(self.end_offset, self.producers)
+        self._snapshots.keep_only({segment.base_offset for segment in self._segments})
+        self._snapped_bytes = self._segments.active.size
+
+    def _write_floor(self, offset: int) -> None:
+        """Tell a recovery after a crash not to expect anything from `offset` on, whatever the checkpoints say."""
+        self._disk.replace_file(f"{self.directory}/{RECOVERY_FLOOR}", encode_offsets({self.partition: offset}))
+        self._has_floor = True
+        self._generation += 1
+
+    def _discard(self, segment: Segment) -> None:
+        for path in segment.rename(DELETED):
+            self._disk.remove(path)
+
+    def _set_end(self, end_offset: int, now_ms: int) -> None:
+        self.end_offset = end_offset
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.flushed_offset = min(self.flushed_offset, end_offset)
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self.cleaned_offset = min(self.cleaned_offset, end_offset)
+        self._snapped_bytes = self._segments.active.size
+        self._roll_after_ms = _UNKNOWN
+        self._active_since_ms = now_ms
+
+
+def _read_topic_id(disk: Disk, directory: str) -> TopicId | None:
+    content = disk.read_file(f"{directory}/{PARTITION_METADATA}")
+    try:
+        return None if content is None else decode_topic_id(content)
+    except BrokenCheckpoint:
+        # Whose partition this is can be learned elsewhere; deleting it for want of a name would be the worst answer.
+        return None
+
+
+def _checked_batches(view: memoryview, next_offset: int) -> list[tuple[int, BatchHeader]]:
+    """Position and header of every batch in `view`, which must hold whole, sound batches in order and nothing else."""
+    batches = []
+    end = 0
+    for position, header in iterate_batches(view):
+        if header.base_offset < next_offset or header.last_offset_delta < 0 or not crc_matches(view, position, header):
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch at byte {position} does not follow or is damaged")
+        next_offset = header.next_offset
+        end = position + header.size
+        batches.append((position, header))
+    if end != len(view):
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{len(view) - end} bytes after the last whole batch")
+    return batches

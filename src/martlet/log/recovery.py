@@ -14,12 +14,14 @@ before the log is used; (3) producer state and epochs are those of the batches t
 Proved by: tests/unit/log/test_recovery.py, tests/properties/test_log_model.py
 """
 
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from martlet.base.disk import Disk
 from martlet.base.errors import StorageFailure
+from martlet.base.ids import TopicPartition
 from martlet.log.batch_scan import BatchScan
-from martlet.log.checkpoints import BrokenCheckpoint, decode_epochs
+from martlet.log.checkpoints import BrokenCheckpoint, decode_epochs, decode_offsets
 from martlet.log.compaction_swap import finish_swaps
 from martlet.log.epoch_cache import EpochCache
 from martlet.log.file_names import DELETED, EPOCH_CHECKPOINT, LOG, SNAPSHOT, parse_offset_file
@@ -52,6 +54,7 @@ class LoadedLog(NamedTuple):
     end_offset: int
     flushed_offset: int
     cut_bytes: int
+    is_new: bool
 
 
 class _Examined(NamedTuple):
@@ -63,12 +66,27 @@ class _Examined(NamedTuple):
     cut_bytes: int
 
 
+def apply_floor(checkpoint: LogCheckpoint, content: bytes, partition: TopicPartition) -> LogCheckpoint:
+    """What holds after a truncation that the checkpoints may not know of; the floor's file says how deep it went."""
+    try:
+        floor = decode_offsets(content)[partition]
+    except (BrokenCheckpoint, KeyError):
+        return checkpoint._replace(recovery_point=None, cleaned_offset=0)
+    recovery_point = None if checkpoint.recovery_point is None else min(checkpoint.recovery_point, floor)
+    return checkpoint._replace(
+        recovery_point=recovery_point,
+        log_start_offset=min(checkpoint.log_start_offset, floor),
+        cleaned_offset=min(checkpoint.cleaned_offset, floor),
+    )
+
+
 def load_log(disk: Disk, directory: str, options: LogOptions, checkpoint: LogCheckpoint, now_ms: int) -> LoadedLog:
     """Everything of a partition's directory; raises StorageFailure when acknowledged data is damaged or missing."""
     finish_swaps(disk, directory)
     segments, snapshot_offsets = _take_stock(disk, directory, options, checkpoint.log_start_offset)
     snapshots = ProducerSnapshots(disk, directory, snapshot_offsets)
-    if not segments:
+    is_new = not segments
+    if is_new:
         segments = [_first_segment(disk, directory, options, checkpoint)]
     examined = _examine(disk, directory, segments, checkpoint)
     if snapshots.remove_beyond(examined.end_offset) or examined.cut_bytes:
@@ -92,6 +110,7 @@ def load_log(disk: Disk, directory: str, options: LogOptions, checkpoint: LogChe
         end_offset=examined.end_offset,
         flushed_offset=flushed_offset,
         cut_bytes=examined.cut_bytes,
+        is_new=is_new,
     )
 
 
@@ -134,7 +153,7 @@ def _take_stock(
         # Deleted, but the removal did not survive a crash.
         for path in segments.pop(0).rename(DELETED):
             disk.remove(path)
-    for segment, following in zip(segments, segments[1:], strict=False):
+    for segment, following in pairwise(segments):
         segment.is_sealed = True
         segment.next_offset = following.base_offset
     if segments:
@@ -174,6 +193,7 @@ def _examine(disk: Disk, directory: str, segments: list[Segment], checkpoint: Lo
             segment.reopen(segment.size, end_offset, trust_times=checkpoint.is_clean)
             if not is_last:
                 segment.seal(end_offset)
+            if not checkpoint.is_clean:
                 segment.persist_indexes()
         number, position = number + 1, 0
     if checkpoint.recovery_point is not None and end_offset < checkpoint.recovery_point:
@@ -216,7 +236,7 @@ def _load_epochs(disk: Disk, directory: str, segments: SegmentList, examined: _E
         # A leader that wrote nothing before the end is in no batch, only here.
         if epoch > known.latest_epoch and start_offset == examined.end_offset:
             known.assign(epoch, start_offset)
-    known.is_dirty = [tuple(entry) for entry in known.entries] != (on_disk or [])
+    known.changes, known.saved_changes = 0, 0 if [*map(tuple, known.entries)] == (on_disk or []) else -1
     return known
 
 

@@ -166,9 +166,7 @@ class Segment:
         self.file.truncate(position)
         self.file.sync()
         self.reopen(position, next_offset, trust_times=trust_times)
-        for path, kept_bytes in self._persisted_bytes():
-            if self._disk.exists(path) and (file := self._disk.open(path)).size() > kept_bytes:
-                file.truncate(kept_bytes)
+        self.persist_indexes()
 
     # Finding.
 
@@ -357,6 +355,7 @@ class Segment:
         """Make both indexes from the log file; raises StorageFailure when that is damaged."""
         next_offset, sealed = self.next_offset, self.is_sealed
         self._index, self._times = OffsetIndex(), TimeIndex()
+        self._index.has_excess = self._times.has_excess = True
         self._forget_batches()
         self.is_sealed = False
         self._note_all_from(0, self.base_offset)
@@ -402,13 +401,6 @@ class Segment:
         self._disk.remove(self._prefix + INDEX)
         self._disk.remove(self._prefix + TIME_INDEX)
 
-    def _persisted_bytes(self) -> list[tuple[str, int]]:
-        index, times = self.index, self.times
-        return [
-            (self._prefix + INDEX, index.persisted * OFFSET_ENTRY_BYTES),
-            (self._prefix + TIME_INDEX, times.persisted * TIME_ENTRY_BYTES),
-        ]
-
     def _forget_batches(self) -> None:
         self._recent_offsets, self._recent_positions, self._recent_base = [], [], _NEVER
         self._unindexed_bytes = 0
@@ -451,7 +443,7 @@ class Segment:
 
 
 def _append_entries(disk: Disk, path: str, index: OffsetIndex | TimeIndex, entry_bytes: int) -> None:
-    if index.persisted == len(index):
+    if index.persisted == len(index) and not index.has_excess:
         return
     file = disk.open(path, create=True)
     start = index.persisted * entry_bytes
@@ -461,4 +453,4 @@ def _append_entries(disk: Disk, path: str, index: OffsetIndex | TimeIndex, entry
         # Somebody shortened it behind our back: write all of it again.
         index.persisted = start = 0
     file.pwrite(index.encode_from(index.persisted), start)
-    index.persisted = len(index)
+    index.persisted, index.has_excess = len(index), False

@@ -8,7 +8,8 @@ batch ending at that offset has this as its greatest. On disk and in memory alik
 i32 relative offset, as Kafka's `.timeindex`; searched in place, because it is asked rarely and loaded in one read. The
 last entry of a sealed segment holds its greatest timestamp.
 
-Invariants: (1) timestamps strictly increase, offsets never decrease; (2) entries up to `persisted` are in the file.
+Invariants: (1) timestamps strictly increase, offsets never decrease; (2) entries up to `persisted` are in the
+file, and with `has_excess` more that must go.
 """
 
 from struct import Struct
@@ -28,11 +29,12 @@ class TimeEntry(NamedTuple):
 class TimeIndex:
     """One segment's entries, encoded."""
 
-    __slots__ = ("content", "persisted")
+    __slots__ = ("content", "has_excess", "persisted")
 
     def __init__(self, content: bytes = b"") -> None:
         self.content = bytearray(content)
         self.persisted = len(content) // ENTRY_BYTES
+        self.has_excess = False
 
     def __len__(self) -> int:
         return len(self.content) // ENTRY_BYTES
@@ -66,7 +68,8 @@ class TimeIndex:
         while keep and self.entry(keep - 1).relative_offset >= relative_offset:
             keep -= 1
         del self.content[keep * ENTRY_BYTES :]
-        self.persisted = min(self.persisted, keep)
+        if keep < self.persisted:
+            self.persisted, self.has_excess = keep, True
         return self.last()
 
     def encode_from(self, first: int) -> bytes:
@@ -82,4 +85,6 @@ def decode_time_index(content: bytes) -> TimeIndex:
             break
         previous_timestamp, previous_offset = timestamp_ms, relative_offset
         kept_bytes += ENTRY_BYTES
-    return TimeIndex(content[:kept_bytes])
+    index = TimeIndex(content[:kept_bytes])
+    index.has_excess = len(content) > kept_bytes
+    return index

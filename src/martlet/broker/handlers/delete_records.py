@@ -3,7 +3,6 @@
 The new start is durable before the answer, so that a restart does not bring deleted records back.
 """
 
-import asyncio
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
@@ -35,7 +34,7 @@ async def handle(
         )
         for topic in request.topics
     ]
-    await asyncio.get_running_loop().run_in_executor(None, broker.logs.checkpoint)
+    await broker.checkpoint()
     return DeleteRecordsResponse(topics=topics)
 
 

@@ -3,9 +3,10 @@
 v4 adds the size of the volume and what is free; v5 cordoning, which does not exist here.
 """
 
+import shutil
 from typing import Final
 
-from martlet.base.errors import ErrorCode, StorageFailure
+from martlet.base.errors import ErrorCode
 from martlet.base.ids import TopicPartition
 from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
@@ -29,9 +30,9 @@ def handle(broker: BrokerServices, request: DescribeLogDirsRequest, context: Req
     if request.topics is not None:
         wanted = {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
     by_topic: dict[str, DescribeLogDirsTopic] = {}
-    for name in sorted(broker.logs.partitions()):
-        log = broker.logs.get(name)
-        if log is None or (wanted is not None and name not in wanted):
+    for log in sorted(broker.logs, key=lambda log: log.partition):
+        name = log.partition
+        if wanted is not None and name not in wanted:
             continue
         topic = by_topic.setdefault(name.topic, DescribeLogDirsTopic(name=name.topic))
         topic.partitions.append(
@@ -39,7 +40,8 @@ def handle(broker: BrokerServices, request: DescribeLogDirsRequest, context: Req
         )
     result = DescribeLogDirsResult(log_dir=broker.logs.path, topics=list(by_topic.values()))
     try:
-        result.total_bytes, result.usable_bytes = broker.logs.volume_bytes()
-    except StorageFailure:
+        usage = shutil.disk_usage(broker.logs.path)
+        result.total_bytes, result.usable_bytes = usage.total, usage.free
+    except OSError:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return DescribeLogDirsResponse(results=[result])

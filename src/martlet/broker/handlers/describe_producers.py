@@ -43,12 +43,12 @@ def _describe(broker: BrokerServices, topic: str, index: int) -> PartitionRespon
         partition_index=index,
         active_producers=[
             ProducerState(
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
+                producer_id=producer_id,
+                producer_epoch=producer.epoch,
                 last_sequence=producer.last_sequence,
                 last_timestamp=producer.last_timestamp_ms,
                 coordinator_epoch=-1,
             )
-            for producer in partition.log.producers.active()
+            for producer_id, producer in partition.log.producers.items()
         ],
     )

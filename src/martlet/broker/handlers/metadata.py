@@ -65,7 +65,7 @@ def describe_topic(broker: BrokerServices, topic: TopicRecord) -> MetadataRespon
             leader_id=NO_BROKER if record.leader is None else record.leader,
             leader_epoch=record.leader_epoch,
             replica_nodes=list(record.replicas),
-            isr_nodes=list(record.in_sync_replicas),
+            isr_nodes=record.isr_ids(),
         )
         for record in broker.image.partitions(topic.name)
     ]

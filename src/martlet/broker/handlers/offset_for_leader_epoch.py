@@ -43,5 +43,5 @@ def _answer(broker: BrokerServices, topic: str, asked: OffsetForLeaderPartition)
         partition.check_leader_epoch(asked.current_leader_epoch)
     except ApiError as error:
         return EpochEndOffset(error_code=error.code, partition=asked.partition)
-    epoch, end_offset = partition.log.epochs.end_offset_for(asked.leader_epoch, partition.log.end_offset)
+    epoch, end_offset = partition.log.epochs.end_offset_for(asked.leader_epoch, log_end_offset=partition.log.end_offset)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -17,7 +17,7 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.partition import Partition
 from martlet.broker.request import Link, Reply
 from martlet.broker.services import BrokerServices
-from martlet.log.validation import RefusedRecord
+from martlet.log.validation import InvalidRecords
 from martlet.observe.metrics import BrokerMetrics, DropReason
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.produce import (
@@ -108,12 +108,13 @@ class WaitingProduce:
         if not self._outstanding:
             self._send()
             return
+        self._reply.on_abandoned = self._leave
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(max(timeout_ms, 0) / 1000, self._timed_out)
 
     def _committed(self) -> None:
         self._outstanding -= 1
-        if not self._outstanding and not self._reply.ready:
+        if not self._outstanding and not (self._reply.ready or self._reply.abandoned):
             self._send()
 
     def _timed_out(self) -> None:
@@ -127,10 +128,13 @@ class WaitingProduce:
         self._send()
 
     def _send(self) -> None:
+        self._leave()
+        self._reply.send((encode_produce_response(self._reply.header.api_version, self._answer),))
+
+    def _leave(self) -> None:
         self._metrics.parked_produces -= 1
         if self._timer is not None:
             self._timer.cancel()
-        self._reply.send((encode_produce_response(self._reply.header.api_version, self._answer),))
 
 
 def _partition(broker: BrokerServices, topic: ProduceTopic, index: int) -> Partition:
@@ -151,8 +155,8 @@ def _refusal_of_all(request: ProduceRequest) -> ApiError | None:
 def _refused(metrics: BrokerMetrics, index: int, error: ApiError) -> ProducePartitionResult:
     metrics.errors_total[error.code] += 1
     record_errors: tuple[RecordError, ...] = ()
-    if isinstance(error, RefusedRecord):
-        record_errors = (RecordError(error.record_index, error.detail),)
+    if isinstance(error, InvalidRecords):
+        record_errors = tuple(RecordError(number, text) for number, text in error.record_errors)
     return ProducePartitionResult(index, error.code, record_errors=record_errors, error_message=error.detail)
 
 

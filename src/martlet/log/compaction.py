@@ -1,0 +1,208 @@
+"""Compacting a log: keep the last record of each key, in three steps of which the middle one blocks.
+
+    plan = log.plan_compaction(now_ms, up_to_offset=high_watermark)    on the loop: which segments
+    plan.run()                                                         in a thread: reads them, writes `.cleaned` files
+    log.complete_compaction(plan)                                      on the loop: swaps (`compaction_swap`)
+
+Rules: reads sealed segments below the recovery point only, which nobody writes; the log may go on, roll, delete and be
+cut meanwhile. Whatever changed under a group of segments makes its result worthless and only that.
+
+How it works: the first pass notes the latest offset of each key in the part not yet compacted, up to a number of keys
+(`KEYS_MAX`): memory is bounded, and what did not fit is left to the next plan. The second pass rewrites all segments up
+to there, neighbours together while they fit into one. A group that loses nothing is left alone.
+
+Invariants: (1) of every key the last record below the high watermark survives (or was a tombstone past its deadline);
+(2) offsets and order stay, and the last batch of every group stays, emptied if need be, so that every offset
+leads somewhere; (3) the last batch of every producer stays, so that its sequence numbers survive a rebuild.
+Proved by: tests/unit/log/test_compaction.py, tests/properties/test_log_compaction.py
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from martlet.base.disk import Disk, DiskFile
+from martlet.log.batch_cleaning import BatchCleaner, keys_of_batch
+from martlet.log.file_names import CLEANED
+from martlet.log.options import LogOptions
+from martlet.log.segment import POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
+from martlet.log.segment_list import SegmentList
+from martlet.wire.batch import BatchHeader, read_batch_header
+
+KEYS_MAX: Final = 400_000
+"""Keys remembered at once; some 80 MB."""
+_WRITE_BYTES: Final = 1 << 20
+_GROWTH_ROOM_BYTES: Final = 64 << 20
+
+
+@dataclass(slots=True)
+class CleanedGroup:
+    """Neighbouring segments and the one made of them; `replacement` is None when there is nothing to gain."""
+
+    sources: list[Segment]
+    replacement: Segment | None = None
+
+
+@dataclass(slots=True)
+class CompactionPlan:
+    """One compaction on its way."""
+
+    disk: Disk
+    directory: str
+    options: LogOptions
+    now_ms: int
+    generation: int
+    segments: list[Segment]
+    first_dirty_offset: int
+    producer_last_offsets: dict[int, int]
+    keys_max: int = KEYS_MAX
+    cleaned_offset: int = 0
+    groups: list[CleanedGroup] = field(default_factory=list)
+    is_over: bool = False
+
+    def run(self) -> None:
+        """Read, decide, write; raises StorageFailure, after which the plan is over."""
+        try:
+            latest = self._map_keys()
+            cleaner = BatchCleaner(
+                lambda digest: latest.get(digest, -1),
+                now_ms=self.now_ms,
+                delete_retention_ms=self.options.delete_retention_ms,
+            )
+            for sources in _group([s for s in self.segments if s.base_offset < self.cleaned_offset], self.options):
+                self.groups.append(self._clean_group(sources, cleaner))
+        except BaseException:
+            self.is_over = True
+            raise
+
+    def _map_keys(self) -> dict[bytes, int]:
+        latest: dict[bytes, int] = {}
+        self.cleaned_offset = self.segments[-1].next_offset
+        for segment in self.segments:
+            if segment.next_offset <= self.first_dirty_offset:
+                continue
+            for batch, header in _batches(segment):
+                if header.last_offset < self.first_dirty_offset:
+                    continue
+                if latest and len(latest) + header.record_count > self.keys_max:
+                    self.cleaned_offset = header.base_offset
+                    return latest
+                latest.update(keys_of_batch(batch, header))
+        return latest
+
+    def _clean_group(self, sources: list[Segment], cleaner: BatchCleaner) -> CleanedGroup:
+        interval, base_offset = self.options.index_interval_bytes, sources[0].base_offset
+        cleaned = Segment(self.disk, self.directory, base_offset, size=0, index_interval_bytes=interval)
+        cleaned.start_indexes()
+        writer = _BatchWriter(self.disk, cleaned.path + CLEANED, cleaned)
+        is_changed = len(sources) > 1
+        end_offset = _last_offset(sources[-1])
+        for segment in sources:
+            for batch, header in _batches(segment):
+                must_stay = header.last_offset == end_offset or self._is_producers_last(header)
+                kept = cleaner.clean(batch, header, must_stay=must_stay)
+                is_changed = is_changed or kept is not batch
+                if kept is not None:
+                    writer.add(kept)
+        if not is_changed:
+            self.disk.remove(cleaned.path + CLEANED)
+            return CleanedGroup(sources)
+        writer.finish()
+        cleaned.seal(sources[-1].next_offset)
+        return CleanedGroup(sources, cleaned)
+
+    def _is_producers_last(self, header: BatchHeader) -> bool:
+        return header.producer_id >= 0 and self.producer_last_offsets.get(header.producer_id) == header.last_offset
+
+
+class _BatchWriter:
+    """Gathers cleaned batches into large writes and indexes them."""
+
+    __slots__ = ("_file", "_pending", "_pending_bytes", "_segment")
+
+    def __init__(self, disk: Disk, path: str, segment: Segment) -> None:
+        self._file: DiskFile = disk.open(path, create=True)
+        self._file.truncate(0)
+        self._segment = segment
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+
+    def add(self, batch: bytes) -> None:
+        header = read_batch_header(batch)
+        self._segment.note_batch(self._segment.size, header.last_offset, header)
+        self._segment.size += len(batch)
+        self._pending.append(batch)
+        self._pending_bytes += len(batch)
+        if self._pending_bytes >= _WRITE_BYTES:
+            self._write()
+
+    def finish(self) -> None:
+        """Write the rest and wait until the device has it all."""
+        self._write()
+        self._file.sync()
+
+    def _write(self) -> None:
+        self._file.append(b"".join(self._pending))
+        self._pending.clear()
+        self._pending_bytes = 0
+
+
+def choose_segments(
+    segments: SegmentList, options: LogOptions, *, now_ms: int, up_to_offset: int, first_dirty_offset: int
+) -> list[Segment]:
+    """The segments to compact now, clean ones first; none when the log is clean enough."""
+    chosen: list[Segment] = []
+    dirty_bytes = clean_bytes = 0
+    is_overdue = False
+    for segment in segments.sealed():
+        if segment.next_offset > up_to_offset:
+            break
+        if segment.next_offset <= first_dirty_offset:
+            clean_bytes += segment.size
+        else:
+            if options.min_compaction_lag_ms > 0:
+                if now_ms - segment.max_timestamp()[0] < options.min_compaction_lag_ms:
+                    break
+            dirty_bytes += segment.size
+            is_overdue = is_overdue or now_ms - segment.first_timestamp() > options.max_compaction_lag_ms
+        chosen.append(segment)
+    if dirty_bytes == 0:
+        return []
+    is_dirty_enough = dirty_bytes >= options.min_cleanable_dirty_ratio * (dirty_bytes + clean_bytes)
+    return chosen if is_dirty_enough or is_overdue else []
+
+
+def _group(segments: list[Segment], options: LogOptions) -> Iterator[list[Segment]]:
+    """Neighbours that fit into one segment."""
+    bytes_max = min(options.segment_bytes, POSITION_MAX - _GROWTH_ROOM_BYTES)
+    group: list[Segment] = []
+    group_bytes = 0
+    for segment in segments:
+        if group and (
+            group_bytes + segment.size > bytes_max
+            or segment.next_offset - group[0].base_offset > RELATIVE_OFFSET_MAX
+        ):
+            yield group
+            group, group_bytes = [], 0
+        group.append(segment)
+        group_bytes += segment.size
+    if group:
+        yield group
+
+
+def _batches(segment: Segment) -> Iterator[tuple[bytes, BatchHeader]]:
+    """All batches of a sealed segment, whole and checked; raises StorageFailure when one is damaged."""
+    file = segment.file
+    scan = segment.scan(0, next_offset=segment.base_offset, check_crc=True)
+    for position, header in scan:
+        yield file.pread(header.size, position), header
+    if scan.fault is not None:
+        raise segment.damage(scan.position, scan.next_offset, scan.fault)
+
+
+def _last_offset(segment: Segment) -> int:
+    """The last offset in a segment, -1 when it is empty."""
+    last_offset = -1
+    for _, header in segment.scan(0, next_offset=segment.base_offset, check_crc=False):
+        last_offset = header.last_offset
+    return last_offset

@@ -1,0 +1,246 @@
+"""All logs of one directory: finding them at start, creating and deleting them, checkpoints, the clean stop.
+
+Rules: knows partitions by name and nothing about topics, leaders or replicas. One process uses a directory at a time;
+whoever opens it makes sure of that. A partition that does not open is set aside in `failures` with its files as they
+are: nothing is ever deleted because something about it cannot be read.
+
+How it works: three checkpoint files hold one offset per partition each, in Kafka's text format: up to where the log was
+flushed (recovery starts there), where it starts, and up to where it was compacted. They are written together now and
+then, in three steps like a flush (`begin_checkpoint`, `write` in a thread, `complete_checkpoint`). A marker file tells
+the next start that the last stop was clean; it goes before the first append.
+
+Invariants: (1) a recovery point on disk is never above what was flushed; (2) a start offset on disk is never above the
+recovery point on disk; (3) the marker exists only while all logs are closed and durable.
+Proved by: tests/unit/log/test_log_directory.py
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from martlet.base.disk import Disk
+from martlet.base.errors import DiskFull, StorageFailure
+from martlet.base.ids import TopicId, TopicPartition
+from martlet.base.invariant import invariant
+from martlet.log.checkpoints import BrokenCheckpoint, decode_offsets, encode_offsets
+from martlet.log.file_names import (
+    CLEAN_SHUTDOWN,
+    CLEANED_OFFSETS,
+    DELETED_DIRECTORY,
+    LOG_START_OFFSETS,
+    RECOVERY_FLOOR,
+    RECOVERY_POINTS,
+    deleted_directory,
+    parse_partition_directory,
+    partition_directory,
+)
+from martlet.log.flushing import CheckpointTicket
+from martlet.log.options import LogOptions
+from martlet.log.partition_log import PartitionLog
+from martlet.log.recovery import LogCheckpoint
+
+Offsets = dict[TopicPartition, int]
+
+
+@dataclass(slots=True)
+class DirectoryCheckpoint:
+    """A checkpoint on its way; `write` blocks and may run in a thread."""
+
+    disk: Disk
+    path: str
+    tickets: list[tuple[PartitionLog, CheckpointTicket]]
+    recovery_points: Offsets
+    log_start_offsets: Offsets
+    cleaned_offsets: Offsets
+    failures: dict[TopicPartition, StorageFailure] = field(default_factory=dict)
+
+    def write(self) -> None:
+        """Write what each log needs, then the offsets; raises StorageFailure when the offsets cannot be written."""
+        for log, ticket in self.tickets:
+            try:
+                ticket.write()
+            except StorageFailure as error:
+                self.failures[log.partition] = error
+            else:
+                self.recovery_points[log.partition] = ticket.recovery_point
+        # In this order, so that a start offset never stands above its recovery point (I2).
+        for name, offsets in (
+            (RECOVERY_POINTS, self.recovery_points),
+            (LOG_START_OFFSETS, self.log_start_offsets),
+            (CLEANED_OFFSETS, self.cleaned_offsets),
+        ):
+            path, content = f"{self.path}/{name}", encode_offsets(offsets)
+            if self.disk.read_file(path) != content:
+                self.disk.replace_file(path, content)
+
+
+class LogDirectory:
+    """Owns the logs of one directory from `open` to `close`."""
+
+    def __init__(self, disk: Disk, path: str, options: LogOptions) -> None:
+        self._disk = disk
+        self.path = path
+        self._options = options
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._set_aside: dict[TopicPartition, LogCheckpoint] = {}
+        self._checkpointed: set[TopicPartition] = set()
+        self._deleted: list[str] = []
+        self.failures: dict[TopicPartition, StorageFailure] = {}
+        self.started_clean = False
+
+    def open(self, now_ms: int, options_for: Callable[[TopicPartition], LogOptions] | None = None) -> None:
+        """Open every log found; those that fail are in `failures`. Raises StorageFailure when the directory fails."""
+        disk, path = self._disk, self.path
+        disk.make_directory(path)
+        marker = f"{path}/{CLEAN_SHUTDOWN}"
+        self.started_clean = disk.exists(marker)
+        recovery_points = self._read_offsets(RECOVERY_POINTS)
+        starts = self._read_offsets(LOG_START_OFFSETS) or {}
+        cleaned = self._read_offsets(CLEANED_OFFSETS) or {}
+        self._checkpointed = set(recovery_points or ()) | set(starts) | set(cleaned)
+        for name, is_directory, _ in disk.list_directory(path):
+            if is_directory and name.endswith(DELETED_DIRECTORY):
+                self._deleted.append(f"{path}/{name}")
+                continue
+            partition = parse_partition_directory(name) if is_directory else None
+            if partition is not None:
+                known = None if recovery_points is None else recovery_points.get(partition, 0)
+                offsets = (starts.get(partition, 0), cleaned.get(partition, 0))
+                checkpoint = LogCheckpoint(known, *offsets, is_clean=self.started_clean)
+                self._open_log(partition, options_for(partition) if options_for else self._options, checkpoint, now_ms)
+        if recovery_points is None:
+            self.checkpoint()
+        if self.started_clean:
+            disk.remove(marker)
+            disk.sync_directory(path)
+
+    def get(self, partition: TopicPartition) -> PartitionLog | None:
+        return self._logs.get(partition)
+
+    def __iter__(self) -> Iterator[PartitionLog]:
+        return iter(self._logs.values())
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def create(
+        self, partition: TopicPartition, options: LogOptions | None = None, *, topic_id: TopicId, now_ms: int
+    ) -> PartitionLog:
+        """A new, empty log; raises ApiError(INVALID_TOPIC_EXCEPTION) for a name no directory can have."""
+        invariant(partition not in self._logs and partition not in self.failures, f"{partition} has no log yet")
+        log = PartitionLog.open(
+            self._disk,
+            f"{self.path}/{partition_directory(partition)}",
+            options or self._options,
+            partition=partition,
+            checkpoint=LogCheckpoint(),
+            now_ms=now_ms,
+        )
+        log.assign_topic_id(topic_id)
+        if partition in self._checkpointed:
+            # The offsets on disk are those of a deleted log of the same name.
+            log.disown_checkpoints()
+        self._logs[partition] = log
+        return log
+
+    def delete(self, partition: TopicPartition) -> None:
+        """Forget a log and move its files aside; `remove_deleted` removes them later, which may take its time."""
+        self._logs.pop(partition, None)
+        self.failures.pop(partition, None)
+        self._set_aside.pop(partition, None)
+        directory = f"{self.path}/{partition_directory(partition)}"
+        if not self._disk.exists(directory):
+            return
+        number = 0
+        while self._disk.exists(target := f"{self.path}/{deleted_directory(partition, f'{number:08x}')}"):
+            number += 1
+        self._disk.rename(directory, target)
+        self._disk.sync_directory(self.path)
+        self._deleted.append(target)
+
+    def remove_deleted(self) -> int:
+        """Remove the files of deleted logs; blocks, and may run in a thread. Returns how many logs that were."""
+        count = 0
+        while self._deleted:
+            self._disk.remove_tree(self._deleted[-1])
+            self._deleted.pop()
+            count += 1
+        return count
+
+    def begin_checkpoint(self) -> DirectoryCheckpoint:
+        """Gather what a checkpoint has to write."""
+        tickets = []
+        checkpoint = DirectoryCheckpoint(self._disk, self.path, tickets, {}, {}, {})
+        for partition, known in self._set_aside.items():
+            if known.recovery_point is not None:
+                _note_offsets(checkpoint, partition, known)
+        for partition, log in self._logs.items():
+            _note_offsets(
+                checkpoint, partition, LogCheckpoint(log.recovery_point, log.log_start_offset, log.cleaned_offset)
+            )
+            try:
+                ticket = log.begin_checkpoint()
+            except StorageFailure as error:
+                checkpoint.failures[partition] = error
+                continue
+            if ticket is not None:
+                tickets.append((log, ticket))
+        self._checkpointed |= set(checkpoint.recovery_points)
+        return checkpoint
+
+    def complete_checkpoint(self, checkpoint: DirectoryCheckpoint) -> None:
+        """The checkpoint has been written."""
+        for log, ticket in checkpoint.tickets:
+            if log.partition not in checkpoint.failures:
+                log.complete_checkpoint(ticket)
+
+    def checkpoint(self) -> None:
+        """All three steps at once, for those who may wait."""
+        checkpoint = self.begin_checkpoint()
+        checkpoint.write()
+        self.complete_checkpoint(checkpoint)
+
+    def close(self, *, clean: bool = True) -> None:
+        """Stop using the directory; with `clean` everything is made durable and marked so, if that succeeds."""
+        if not clean:
+            self._logs.clear()
+            return
+        failed = dict(self.failures)
+        for partition, log in self._logs.items():
+            try:
+                log.close()
+            except StorageFailure as error:
+                failed[partition] = error
+        self.checkpoint()
+        if not failed:
+            self._disk.replace_file(f"{self.path}/{CLEAN_SHUTDOWN}", b"")
+        self._logs.clear()
+        self.failures = failed
+
+    def _open_log(self, partition: TopicPartition, options: LogOptions, checkpoint: LogCheckpoint, now_ms: int) -> None:
+        directory = f"{self.path}/{partition_directory(partition)}"
+        try:
+            self._logs[partition] = PartitionLog.open(
+                self._disk, directory, options, partition=partition, checkpoint=checkpoint, now_ms=now_ms
+            )
+        except StorageFailure as error:
+            self.failures[partition] = error
+            self._set_aside[partition] = checkpoint
+            if checkpoint.recovery_point is None and not isinstance(error, DiskFull):
+                # The next start will find a checkpoint without this partition, which must not mean "nothing flushed".
+                self._disk.replace_file(f"{directory}/{RECOVERY_FLOOR}", b"unknown\n")
+
+    def _read_offsets(self, name: str) -> Offsets | None:
+        content = self._disk.read_file(f"{self.path}/{name}")
+        try:
+            return None if content is None else decode_offsets(content)
+        except BrokenCheckpoint:
+            return None
+
+
+def _note_offsets(checkpoint: DirectoryCheckpoint, partition: TopicPartition, known: LogCheckpoint) -> None:
+    recovery_point = known.recovery_point or 0
+    checkpoint.recovery_points[partition] = recovery_point
+    if min(known.log_start_offset, recovery_point) > 0:
+        checkpoint.log_start_offsets[partition] = min(known.log_start_offset, recovery_point)
+    if known.cleaned_offset > 0:
+        checkpoint.cleaned_offsets[partition] = known.cleaned_offset

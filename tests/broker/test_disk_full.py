@@ -1,0 +1,151 @@
+"""A full disk: publishes are refused with an error that clients retry, reads go on, and space brings it all back."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from martlet.base.errors import ERROR_TABLE, ErrorCode
+from martlet.testing.running_broker import RunningBroker
+from martlet.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.broker.broker_process import BrokerProcess
+from tests.broker.raw_client import RawClient
+from tests.broker.requests import (
+    batch_of,
+    create_topic,
+    new_producer_id,
+    publish,
+    publish_values,
+    read_all,
+    unique_topic,
+    values_of,
+)
+from tests.broker.scrape import wait_until
+
+MEBIBYTE = 1 << 20
+GIBIBYTE = 1 << 30
+CAP_SYS_ADMIN = 21
+
+pytestmark = pytest.mark.usefixtures("expects_errors")
+
+
+def may_mount() -> bool:
+    """Whether this process may mount a file system of its own."""
+    status = Path("/proc/self/status")
+    if shutil.which("mount") is None or not status.exists():
+        return False
+    effective = next(line for line in status.read_text().splitlines() if line.startswith("CapEff:"))
+    return bool(int(effective.split()[1], 16) >> CAP_SYS_ADMIN & 1)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 24 MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(place)], check=True)
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def _fill(path: Path, *, leave_bytes: int = 0) -> None:
+    """Take what is free but for a rest."""
+    with path.open("wb") as filler:
+        free = shutil.disk_usage(path.parent).free - leave_bytes
+        if free > 0:
+            os.posix_fallocate(filler.fileno(), 0, free)
+
+
+def _code(client: RawClient, topic: str, batch: bytes) -> int:
+    return publish(client, topic, batch).error_code
+
+
+def test_publishes_are_refused_below_the_reserve_and_taken_again_above_it(
+    make_broker: Callable[..., RunningBroker], tmp_path: Path
+) -> None:
+    reserve = shutil.disk_usage(tmp_path).free - GIBIBYTE
+    running = make_broker(data=str(tmp_path / "data"), disk_reserve_bytes=max(reserve, 0))
+    with RawClient(running.bootstrap_servers) as client:
+        topic = create_topic(client)
+        publish_values(client, topic, b"before")
+        filler = tmp_path / "filler"
+        try:
+            with filler.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, 3 * GIBIBYTE)
+            wait_until(lambda: _code(client, topic, batch_of(b"?")) == ErrorCode.KAFKA_STORAGE_ERROR, "refused")
+            stored = values_of(read_all(client, topic))
+            assert stored[0] == b"before"
+            assert _code(client, topic, batch_of(b"refused")) == ErrorCode.KAFKA_STORAGE_ERROR
+            assert values_of(read_all(client, topic)) == stored
+        finally:
+            filler.unlink(missing_ok=True)
+        wait_until(lambda: _code(client, topic, batch_of(b"after")) == ErrorCode.NONE, "taken again")
+        assert values_of(read_all(client, topic))[-1] == b"after"
+
+
+def test_the_error_of_a_full_disk_is_one_that_clients_retry() -> None:
+    assert ERROR_TABLE[ErrorCode.KAFKA_STORAGE_ERROR].retriable
+
+
+# The rest needs a file system that is truly full, which only a process that may mount one can have. Where it may not,
+# the test of the reserve above is what there is.
+if may_mount():
+
+    @pytest.mark.parametrize("batch_bytes", [100, 60_000, 900_000])
+    def test_a_disk_without_a_byte_left_refuses_keeps_serving_and_recovers(small_disk: Path, batch_bytes: int) -> None:
+        with BrokerProcess(small_disk / "data", disk_reserve_bytes=0) as process, RawClient(process.address) as client:
+            topic = create_topic(client)
+            publish_values(client, topic, b"before")
+            producer_id = new_producer_id(client)
+            _fill(small_disk / "filler", leave_bytes=2 * MEBIBYTE)
+            sequence = 0
+
+            def publish_next() -> int:
+                batch = batch_of(bytes(batch_bytes), producer=(producer_id, 0, sequence))
+                return _code(client, topic, batch)
+
+            while (code := publish_next()) == ErrorCode.NONE:
+                sequence += 1
+            assert code == ErrorCode.KAFKA_STORAGE_ERROR
+            for _ in range(20):
+                assert publish_next() == ErrorCode.KAFKA_STORAGE_ERROR
+            assert len(read_all(client, topic)) == 1 + sequence
+            (small_disk / "filler").unlink()
+            wait_until(lambda: publish_next() == ErrorCode.NONE, "publishes are taken again")
+            records = read_all(client, topic)
+            assert len(records) == 2 + sequence, "the batch refused so often is there once"
+            assert [record.offset for record in records] == list(range(2 + sequence))
+
+    @pytest.mark.parametrize("ending", ["stop", "kill"])
+    def test_a_broker_that_met_a_full_disk_starts_again_with_all_it_acknowledged(small_disk: Path, ending: str) -> None:
+        process = BrokerProcess(small_disk / "data", disk_reserve_bytes=0).start()
+        with RawClient(process.address) as client:
+            topic = create_topic(client)
+            _fill(small_disk / "filler", leave_bytes=MEBIBYTE)
+            acknowledged = 0
+            while _code(client, topic, batch_of(b"%d" % acknowledged, bytes(50_000))) == ErrorCode.NONE:
+                acknowledged += 1
+        getattr(process, ending)()
+        (small_disk / "filler").unlink()
+        with process.start(), RawClient(process.address) as client:
+            stored = values_of(read_all(client, topic))
+            assert stored[::2] == [b"%d" % number for number in range(acknowledged)]
+            assert publish_values(client, topic, b"after") == 2 * acknowledged
+
+    def test_administration_on_a_full_disk_fails_cleanly_and_works_again(small_disk: Path) -> None:
+        with BrokerProcess(small_disk / "data", disk_reserve_bytes=0) as process, RawClient(process.address) as client:
+            topic = create_topic(client)
+            publish_values(client, topic, b"before")
+            _fill(small_disk / "filler")
+            name = unique_topic()
+            request = CreateTopicsRequest(topics=[CreatableTopic(name, 3, 1)])
+            client.call(request, 7)
+            assert values_of(read_all(client, topic)) == [b"before"]
+            (small_disk / "filler").unlink()
+            wait_until(lambda: _code(client, topic, batch_of(b"after")) == ErrorCode.NONE, "publishes are taken again")
+            (result,) = client.call(request, 7).topics
+            assert result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+            wait_until(lambda: _code(client, name, batch_of(b"x")) == ErrorCode.NONE, "the new topic works")

@@ -1,0 +1,163 @@
+"""Decisions about brokers: incarnations, elections at a broker's start, and counters."""
+
+from dataclasses import replace
+
+import pytest
+
+from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch
+from martlet.cluster.broker_decisions import (
+    Registration,
+    RegistrationPlan,
+    needs_own_election,
+    plan_broker_configs,
+    plan_own_elections,
+    plan_producer_ids,
+    plan_registration,
+)
+from martlet.cluster.keys import INCARNATION_COUNTER_KEY, broker_key, partition_key
+from martlet.cluster.records import BrokerRecord, Endpoint, Member, PartitionRecord
+from martlet.cluster.store import COMMIT_OPERATIONS_MAX, CommitPlan
+from tests.unit.cluster.images import FollowedStore, partition, puts, topic
+
+
+def _register(store: FollowedStore, broker: int = 1, *, clean: bool = False) -> RegistrationPlan:
+    endpoints = [Endpoint("PLAINTEXT", "127.0.0.1", 9092)]
+    registration = Registration(id=BrokerId(broker), endpoints=endpoints, rack="r", boot_id="b", clean=clean)
+    plan = plan_registration(
+        registration,
+        cluster=store.entries.get("cluster/id"),
+        broker=store.entries.get(broker_key(registration.id)),
+        counter=store.entries.get(INCARNATION_COUNTER_KEY),
+        new_cluster_id="fresh",
+        now_ms=5,
+    )
+    store.commit(plan.commit)
+    return plan
+
+
+def test_the_first_broker_makes_the_cluster_in_the_commit_that_registers_it() -> None:
+    store = FollowedStore()
+    plan = _register(store)
+    assert store.revision == 1
+    assert store.image.cluster_id == "fresh" == plan.cluster.cluster_id
+    broker = store.image.broker(BrokerId(1))
+    assert broker is not None
+    assert broker == plan.broker
+    assert (broker.incarnation, broker.rack, broker.clean_predecessor) == (1, "r", None)
+
+
+def test_b1_every_start_has_a_larger_incarnation_than_all_before_in_the_cluster() -> None:
+    store = FollowedStore()
+    seen = [_register(store, broker).broker.incarnation for broker in (1, 2, 1, 1, 3)]
+    assert seen == [1, 2, 3, 4, 5]
+    assert store.image.cluster_id == "fresh"
+
+
+def test_a_clean_predecessor_is_named_only_if_it_is_proven() -> None:
+    store = FollowedStore()
+    _register(store)
+    assert _register(store, clean=True).broker.clean_predecessor == 1
+    assert _register(store, clean=False).broker.clean_predecessor is None
+
+
+def test_a_registration_decided_on_old_knowledge_fails() -> None:
+    store = FollowedStore()
+    plan = _register(store)
+    with pytest.raises(AssertionError, match="would fail"):
+        store.commit(plan.commit)
+
+
+def _broker(incarnation: int = 11) -> BrokerRecord:
+    return BrokerRecord(BrokerId(1), Incarnation(incarnation), mod_revision=1)
+
+
+def _with_isr(record: PartitionRecord, *members: tuple[int, int]) -> PartitionRecord:
+    return replace(
+        record,
+        replicas=tuple(BrokerId(broker) for broker, _ in members) or record.replicas,
+        isr=tuple(Member(BrokerId(broker), Incarnation(incarnation)) for broker, incarnation in members),
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "needed"),
+    [
+        (partition(1, 0, leader=1, incarnation=10), True),
+        (partition(1, 0, leader=None, incarnation=10), True),
+        (partition(1, 0, leader=1, incarnation=11), False),
+        (partition(1, 0, leader=2, incarnation=10), False),
+        (_with_isr(partition(1, 0), (2, 20)), False),
+        (_with_isr(partition(1, 0), (1, 10), (2, 20)), False),
+    ],
+)
+def test_a_starting_broker_elects_itself_where_only_it_can_hold_the_data(record: PartitionRecord, needed: bool) -> None:
+    assert needs_own_election(record, _broker()) is needed
+
+
+def test_b2_an_election_raises_the_epoch_and_names_the_new_incarnation() -> None:
+    store = FollowedStore([1])
+    store.commit(puts(topic("t", 1, partitions=2), partition(1, 0, epoch=4), partition(1, 1, epoch=7)))
+    store.put_broker(1, incarnation=11)
+    broker = store.image.broker(BrokerId(1))
+    assert broker is not None
+    for plan in plan_own_elections(store.image.partitions("t"), broker):
+        store.commit(plan)
+    elected = store.image.partitions("t")
+    assert [record.leader_epoch for record in elected] == [5, 8]
+    assert all(record.is_led_by(BrokerId(1), Incarnation(11)) for record in elected)
+    assert list(plan_own_elections(elected, broker)) == []
+
+
+def test_b3_a_process_that_was_replaced_elects_nobody() -> None:
+    store = FollowedStore([1])
+    store.commit(puts(topic("t", 1), partition(1, 0)))
+    store.put_broker(1, incarnation=11)
+    old = store.image.broker(BrokerId(1))
+    assert old is not None
+    plans = list(plan_own_elections(store.image.partitions("t"), old))
+    store.put_broker(1, incarnation=12)
+    with pytest.raises(AssertionError, match="broker/1 would fail"):
+        store.commit(plans[0])
+
+
+def test_elections_fit_the_stores_commits() -> None:
+    partitions = [partition(1, index) for index in range(250)]
+    plans = list(plan_own_elections(partitions, _broker()))
+    assert [len(plan.puts) for plan in plans] == [100, 100, 50]
+    assert all(len(plan.compares) <= COMMIT_OPERATIONS_MAX for plan in plans)
+    assert partition_key(partitions[0].topic_id, 249) in plans[2].puts
+
+
+def test_an_election_keeps_the_other_eligible_leaders() -> None:
+    others = (Member(BrokerId(2), Incarnation(20)),)
+    record = replace(
+        partition(1, 0), replicas=(BrokerId(1), BrokerId(2)), elr=(Member(BrokerId(1), Incarnation(10)), *others)
+    )
+    store = FollowedStore([1])
+    store.commit(puts(topic("t", 1), record))
+    (plan,) = plan_own_elections(store.image.partitions("t"), replace(_broker(), mod_revision=1))
+    store.commit(plan)
+    elected = store.image.partition("t", 0)
+    assert elected is not None
+    assert elected.elr == others
+    assert elected.leader_epoch == LeaderEpoch(1)
+
+
+def test_producer_ids_are_never_given_twice() -> None:
+    store = FollowedStore()
+    taken: set[int] = set()
+    for count in (1000, 1, 1000):
+        plan, block = plan_producer_ids(store.entries.get("counter/producer-id"), count)
+        store.commit(plan)
+        assert len(block) == count
+        assert taken.isdisjoint(block)
+        taken.update(block)
+
+
+def test_broker_settings_are_replaced_as_a_whole() -> None:
+    store = FollowedStore()
+    for configs in ({"log.retention.ms": "5"}, {"log.segment.bytes": "99"}):
+        store.commit(plan_broker_configs(store.image.broker_config_record(None), configs))
+        assert store.image.broker_configs(None) == configs
+    assert store.image.broker_configs(BrokerId(1)) == {}
+    assert isinstance(plan_broker_configs(store.image.broker_config_record(None), {}), CommitPlan)

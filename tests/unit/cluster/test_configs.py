@@ -1,0 +1,184 @@
+"""The configuration tables and which value is in force."""
+
+import pytest
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.cluster.configs import (
+    BROKER_CONFIGS,
+    TOPIC_CONFIGS,
+    BrokerLayers,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+    effective_broker_config,
+    effective_topic_config,
+    parse_topic_config,
+)
+
+
+def test_every_default_is_a_value_its_own_definition_accepts() -> None:
+    for table in (TOPIC_CONFIGS, BROKER_CONFIGS):
+        for name, definition in table.items():
+            assert definition.name == name
+            assert definition.doc.endswith("."), name
+            definition.read(definition.default)
+
+
+def test_every_topic_config_inherits_from_broker_configs_that_exist() -> None:
+    for definition in TOPIC_CONFIGS.values():
+        for inherited in definition.inherits:
+            assert inherited.name in BROKER_CONFIGS
+
+
+def test_the_topic_defaults_are_those_of_kafka() -> None:
+    config = effective_topic_config({})
+    assert config.number("retention.ms") == 604_800_000
+    assert config.number("segment.bytes") == 1_073_741_824
+    assert config.number("max.message.bytes") == 1_048_588
+    assert config.words("cleanup.policy") == ("delete",)
+    assert config.real("min.cleanable.dirty.ratio") == 0.5
+    assert config.flag("unclean.leader.election.enable") is False
+    assert config.text("message.timestamp.type") == "CreateTime"
+    assert config.number("message.timestamp.before.max.ms") == 2**63 - 1
+    assert config.words("leader.replication.throttled.replicas") == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("retention.ms", "-1", -1),
+        ("retention.ms", " 5 ", 5),
+        ("cleanup.policy", "compact, delete", ("compact", "delete")),
+        ("min.cleanable.dirty.ratio", "0.25", 0.25),
+        ("unclean.leader.election.enable", "TRUE", True),
+        ("martlet.flush", "commit", "commit"),
+        ("compression.type", "producer", "producer"),
+        ("preallocate", "false", False),
+        ("leader.replication.throttled.replicas", "0:1,1:2", ("0:1", "1:2")),
+        ("follower.replication.throttled.replicas", "*", ("*",)),
+    ],
+)
+def test_allowed_values_are_read(name: str, text: str, value: object) -> None:
+    assert parse_topic_config(name, text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("retention.ms", "-2", "retention.ms must be at least -1, not '-2'"),
+        ("retention.ms", "soon", "must be a whole number"),
+        ("retention.ms", "", "must be a whole number"),
+        ("retention.ms", "1_000", "must be a whole number"),
+        ("retention.ms", "9" * 1000, "must be a whole number"),
+        ("retention.ms", str(2**63), "from -9223372036854775808 to 9223372036854775807"),
+        ("segment.bytes", str(2**31), "to 2147483647"),
+        ("segment.bytes", "1", "at least 14"),
+        ("cleanup.policy", "", "at least one of delete, compact"),
+        ("cleanup.policy", "delete,delete", "each once"),
+        ("cleanup.policy", "delete,shred", "at least one of delete, compact"),
+        ("min.cleanable.dirty.ratio", "nan", "from 0 to 1"),
+        ("min.cleanable.dirty.ratio", "2", "from 0 to 1"),
+        ("min.cleanable.dirty.ratio", "half", "must be a number"),
+        ("unclean.leader.election.enable", "yes", "must be true or false"),
+        ("message.timestamp.type", "createtime", "one of CreateTime, LogAppendTime"),
+        ("martlet.flush", "sometimes", "one of auto, commit, interval, messages, never"),
+        ("compression.type", "lz4", "keeps batches exactly as they were sent"),
+        ("preallocate", "true", "lets segment files grow"),
+        ("remote.storage.enable", "true", "no tiered storage"),
+        ("segment.jitter.ms", "5", "exactly after segment.ms"),
+        ("min.insync.replicas", "0", "at least 1"),
+        ("leader.replication.throttled.replicas", "1", "partition:broker pairs"),
+        ("retention.ms", "x" * 40_000, "at most 32768 characters"),
+        ("no.such.thing", "1", "no topic configuration named 'no.such.thing'"),
+    ],
+)
+def test_a_refused_value_is_told_what_is_allowed(name: str, text: str, sentence: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        parse_topic_config(name, text)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert sentence in caught.value.detail
+    assert len(caught.value.detail) < 300
+
+
+def test_a_topics_own_value_wins_over_the_brokers_and_the_default() -> None:
+    layers = BrokerLayers(
+        dynamic_broker={"log.retention.ms": "3"},
+        dynamic_default={"log.retention.ms": "4"},
+        static={"log.retention.ms": "5", "log.retention.hours": "6"},
+    )
+    entry = effective_topic_config({"retention.ms": "2"}, layers).entry("retention.ms")
+    assert (entry.value, entry.source) == ("2", ConfigSource.TOPIC)
+    assert entry.synonyms == (
+        ConfigSynonym("retention.ms", "2", ConfigSource.TOPIC),
+        ConfigSynonym("log.retention.ms", "3", ConfigSource.DYNAMIC_BROKER),
+        ConfigSynonym("log.retention.ms", "4", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ConfigSynonym("log.retention.ms", "5", ConfigSource.STATIC_BROKER),
+        ConfigSynonym("log.retention.hours", "6", ConfigSource.STATIC_BROKER),
+        ConfigSynonym("log.retention.hours", "168", ConfigSource.DEFAULT),
+    )
+
+
+@pytest.mark.parametrize(
+    ("layers", "value", "source"),
+    [
+        (BrokerLayers(dynamic_broker={"log.retention.ms": "3"}), 3, ConfigSource.DYNAMIC_BROKER),
+        (BrokerLayers(dynamic_default={"log.retention.ms": "4"}), 4, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (BrokerLayers(static={"log.retention.ms": "5"}), 5, ConfigSource.STATIC_BROKER),
+        (BrokerLayers(static={"log.retention.minutes": "2"}), 120_000, ConfigSource.STATIC_BROKER),
+        (BrokerLayers(static={"log.retention.hours": "2"}), 7_200_000, ConfigSource.STATIC_BROKER),
+        (BrokerLayers(static={"log.retention.hours": "-1"}), -1, ConfigSource.STATIC_BROKER),
+        (BrokerLayers(static={"log.retention.hours": "168"}), 604_800_000, ConfigSource.DEFAULT),
+        (BrokerLayers(), 604_800_000, ConfigSource.DEFAULT),
+    ],
+)
+def test_a_topic_without_its_own_value_takes_the_brokers(
+    layers: BrokerLayers, value: int, source: ConfigSource
+) -> None:
+    config = effective_topic_config({}, layers)
+    assert config.number("retention.ms") == value
+    assert config.entry("retention.ms").value == str(value)
+    assert config.entry("retention.ms").source is source
+
+
+def test_v1_a_stored_value_that_is_refused_today_counts_as_not_set() -> None:
+    layers = BrokerLayers(dynamic_broker={"log.segment.bytes": "rubbish"}, static={"log.roll.hours": "0"})
+    config = effective_topic_config({"retention.ms": "rubbish"}, layers)
+    assert config.number("retention.ms") == 604_800_000
+    assert config.number("segment.bytes") == 1_073_741_824
+    assert config.number("segment.ms") == 604_800_000
+
+
+def test_entries_carry_what_describe_configs_shows() -> None:
+    entries = {entry.name: entry for entry in effective_topic_config({"cleanup.policy": "compact"}).entries()}
+    assert entries.keys() == TOPIC_CONFIGS.keys()
+    entry = entries["cleanup.policy"]
+    assert (entry.value, entry.type, entry.read_only, entry.is_sensitive) == ("compact", ConfigType.LIST, False, False)
+    assert entry.documentation
+    assert not entry.is_default
+    assert entries["retention.ms"].is_default
+
+
+def test_only_the_entries_asked_for_are_given_and_unknown_names_are_left_out() -> None:
+    entries = effective_topic_config({}).entries(["segment.ms", "retention.ms", "no.such"])
+    assert [entry.name for entry in entries] == ["retention.ms", "segment.ms"]
+
+
+def test_a_broker_shows_nothing_about_what_it_does_not_state() -> None:
+    shown = {entry.name: entry for entry in effective_broker_config(BrokerLayers()).entries()}
+    assert "offsets.topic.replication.factor" not in shown
+    assert "broker.id" not in shown
+    assert shown["log.retention.ms"].value is None
+    assert shown["log.retention.hours"].value == "168"
+    stated = effective_broker_config(BrokerLayers(static={"broker.id": "3"})).entry("broker.id")
+    assert (stated.value, stated.source, stated.read_only) == ("3", ConfigSource.STATIC_BROKER, True)
+
+
+def test_a_brokers_run_time_value_wins_over_the_clusters_and_the_start_value() -> None:
+    layers = BrokerLayers(
+        dynamic_broker={"message.max.bytes": "1"},
+        dynamic_default={"message.max.bytes": "2"},
+        static={"message.max.bytes": "3"},
+    )
+    entry = effective_broker_config(layers).entry("message.max.bytes")
+    assert (entry.value, entry.source) == ("1", ConfigSource.DYNAMIC_BROKER)
+    assert [synonym.value for synonym in entry.synonyms] == ["1", "2", "3", "1048588"]
