@@ -20,7 +20,7 @@ import selectors
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Final
@@ -246,33 +246,35 @@ def run_delivery(spec: Specification) -> dict[str, Any]:
     publish, fetch = frames.content(0), bytearray(frames.content(1))
     offset = spec.first_offset
 
-    def measure() -> float:
+    def wait_for_next() -> None:
         nonlocal offset
         _OFFSET.pack_into(fetch, spec.offset_at, offset)
         offset += 1
         reader.socket.sendall(fetch)
-        # The fetch must be waiting before the publish comes, as that of a consumer at the end of its partition is.
-        time.sleep(0.001)
+
+    def measure() -> float:
         started = time.perf_counter()
         publisher.socket.sendall(publish)
         reader.answer()
         elapsed = time.perf_counter() - started
         _check([publisher.answer()], spec.error_at)
+        # The fetch must be waiting before the next publish comes, as that of a consumer at the end of a partition is.
+        wait_for_next()
         return elapsed
 
-    return {"microseconds": [round(1e6 * seconds, 1) for seconds in _at_rate(spec, measure)], "next_offset": offset}
+    wait_for_next()
+    time.sleep(0.1)
+    return {"microseconds": [round(1e6 * seconds, 1) for seconds in _at_rate(spec, measure)]}
 
 
-def _at_rate(spec: Specification, measure: Any) -> list[float]:
-    for _ in range(spec.warmup_requests):
-        measure()
+def _at_rate(spec: Specification, measure: Callable[[], float]) -> list[float]:
     elapsed: list[float] = []
     due = time.perf_counter()
-    for _ in range(spec.requests):
+    for _ in range(spec.warmup_requests + spec.requests):
         due += 1 / spec.rate
-        time.sleep(max(0.0, due - time.perf_counter()))
+        time.sleep(max(0.001, due - time.perf_counter()))
         elapsed.append(measure())
-    return elapsed
+    return elapsed[spec.warmup_requests :]
 
 
 def run_hold(spec: Specification) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from martlet.wire.batch import iterate_batches
 from martlet.wire.compression import Compression
 from martlet.wire.fetch import FetchPartition
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import fetch_request
+from tests.broker.requests import fetch_request, unique_topic
 from tests.clients.lossy_proxy import LossyProxy
 from tests.clients.messages import (
     CODECS,
@@ -22,7 +22,6 @@ from tests.clients.messages import (
     expect_offsets,
     make_messages,
 )
-from tests.broker.requests import unique_topic
 
 COUNT = 10_000
 PARTITIONS = 3

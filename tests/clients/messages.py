@@ -34,7 +34,13 @@ class ClientAdapter(Protocol):
     def create_topic(self, servers: str, topic: str, partitions: int) -> None: ...
 
     def publish(
-        self, servers: str, topic: str, messages: Sequence[Message], *, compression: str = "none", idempotent: bool = False
+        self,
+        servers: str,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        compression: str = "none",
+        idempotent: bool = False,
     ) -> list[Place]:
         """Publish all, in order; returns where each went once all are acknowledged."""
         ...

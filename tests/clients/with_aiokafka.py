@@ -22,7 +22,13 @@ class AiokafkaAdapter:
         asyncio.run(_create_topic(servers, topic, partitions))
 
     def publish(
-        self, servers: str, topic: str, messages: Sequence[Message], *, compression: str = "none", idempotent: bool = False
+        self,
+        servers: str,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        compression: str = "none",
+        idempotent: bool = False,
     ) -> list[Place]:
         return asyncio.run(_publish(servers, topic, messages, compression, idempotent))
 

@@ -1,15 +1,20 @@
 """confluent-kafka (librdkafka) doing what the tests ask of every client."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
+import confluent_kafka.admin
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka import Message as Received
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from tests.clients.messages import Message, Place
 
 TIMEOUT_SECONDS = 30.0
+
+names: Any = confluent_kafka.admin
+"""The package re-exports its admin classes without saying so to type checkers."""
 
 
 class ConfluentAdapter:
@@ -19,11 +24,17 @@ class ConfluentAdapter:
 
     def create_topic(self, servers: str, topic: str, partitions: int) -> None:
         admin = AdminClient({"bootstrap.servers": servers})
-        created = admin.create_topics([NewTopic(topic, partitions, 1)])
+        created = admin.create_topics([names.NewTopic(topic, partitions, 1)])
         created[topic].result(TIMEOUT_SECONDS)
 
     def publish(
-        self, servers: str, topic: str, messages: Sequence[Message], *, compression: str = "none", idempotent: bool = False
+        self,
+        servers: str,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        compression: str = "none",
+        idempotent: bool = False,
     ) -> list[Place]:
         settings = {
             "bootstrap.servers": servers,
@@ -41,7 +52,7 @@ class ConfluentAdapter:
                 value=message.value,
                 headers=list(message.headers),
                 timestamp=message.timestamp_ms,
-                on_delivery=lambda error, done, number=number: _note(places, number, error, done),
+                on_delivery=partial(_note, places, number),
             )
             producer.poll(0)
         assert producer.flush(TIMEOUT_SECONDS) == 0
@@ -98,7 +109,8 @@ def consume(consumer: Consumer, starts: dict[int, int], ends: dict[int, int]) ->
 
 
 def _to_message(received: Received) -> Message:
-    headers = tuple((name, bytes(value or b"")) for name, value in received.headers() or ())
+    listed: Any = received.headers() or ()
+    headers = tuple((name, value) for name, value in listed)
     return Message(received.key(), received.value(), headers, received.timestamp()[1])
 
 

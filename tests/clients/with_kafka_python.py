@@ -20,7 +20,13 @@ class KafkaPythonAdapter:
             admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1}})
 
     def publish(
-        self, servers: str, topic: str, messages: Sequence[Message], *, compression: str = "none", idempotent: bool = False
+        self,
+        servers: str,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        compression: str = "none",
+        idempotent: bool = False,
     ) -> list[Place]:
         producer = KafkaProducer(
             bootstrap_servers=servers,

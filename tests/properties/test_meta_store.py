@@ -91,9 +91,23 @@ class TwoStores(RuleBasedStateMachine):
     def get(self, key: str) -> None:
         self._both(lambda store: store.get(key))
 
-    @rule(target=leases, ttl_ms=st.integers(1, 50))
+    @rule(target=leases, ttl_ms=st.sampled_from([10, 20, 30]))
     def grant(self, ttl_ms: int) -> Any:
         return self._both(lambda store: store.grant(ttl_ms))
+
+    @rule(lease=leases, key=_KEYS)
+    def put_under_lease(self, lease: LeaseId, key: str) -> None:
+        self._both(lambda store: store.commit({}, {key: b"leased"}, lease=lease))
+
+    @rule(key=_KEYS)
+    def put_without_lease(self, key: str) -> None:
+        self._both(lambda store: store.commit({}, {key: b"free"}))
+
+    @rule(target=leases, ttl_ms=st.sampled_from([10, 20]), keys=st.lists(_KEYS, min_size=1, max_size=2, unique=True))
+    def grant_and_put(self, ttl_ms: int, keys: list[str]) -> Any:
+        lease = self._both(lambda store: store.grant(ttl_ms))
+        self._both(lambda store: store.commit({}, dict.fromkeys(keys, b"leased"), lease=lease))
+        return lease
 
     @rule(lease=leases)
     def keep_alive(self, lease: LeaseId) -> None:
@@ -104,7 +118,7 @@ class TwoStores(RuleBasedStateMachine):
         self._both(lambda store: store.revoke(lease))
         return multiple() if forget else lease
 
-    @rule(elapsed_ms=st.integers(1, 40))
+    @rule(elapsed_ms=st.sampled_from([5, 10, 30]))
     def let_time_pass(self, elapsed_ms: int) -> None:
         self.clock.advance(elapsed_ms)
 
@@ -158,7 +172,7 @@ async def _history(store: MetaStore, prefix: str, after: int, up_to: int) -> lis
 
 TestTwoStores = TwoStores.TestCase
 TestTwoStores.settings = settings(
-    max_examples=40,
+    max_examples=50,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -160,6 +160,8 @@ class SystemFile:
         self._size = size
 
     def sync(self) -> None:
+        if self._fd < 0:
+            raise StorageFailure(f"{self.path}: closed while it was to be synced")
         try:
             os.fdatasync(self._fd)
         except OSError as error:

@@ -78,7 +78,7 @@ class BrokerApp:
         self._failed = asyncio.Event()
         self._clock = clock or SystemClock()
         self._disk = disk or SystemDisk()
-        self._metrics = BrokerMetrics()
+        self._metrics = BrokerMetrics(topic_series_max=settings.metrics_topics_max)
         self._not_ready = "the broker is starting"
         self._stack = contextlib.AsyncExitStack()
 
@@ -209,7 +209,22 @@ class BrokerApp:
         self._stack.callback(probe.stop)
         listener = Listener(self.settings, dispatcher, self._clock)
         await listener.start(listening)
+        self._watch_gauges(services, listener)
         self._stack.push_async_callback(listener.aclose, self.settings.shutdown_timeout_ms)
+
+    def _watch_gauges(self, services: BrokerServices, listener: Listener) -> None:
+        watch = self._metrics.watch
+        path = services.logs.path
+        watch("martlet_partitions", "Partitions with a log on this broker.", lambda: len(services.logs))
+        watch("martlet_disk_free_bytes", "Free bytes where the logs are.", lambda: self._disk.free_bytes(path))
+        watch("martlet_log_bytes", "Bytes of all logs.", lambda: sum(log.size_bytes for log in services.logs))
+        watch("martlet_in_flight_bytes", "Bytes of half-received large requests.", lambda: listener.in_flight_bytes)
+        refusing = services.partitions
+        watch(
+            "martlet_publishes_refused",
+            "1 while publishes are refused because the disk is full.",
+            lambda: int(refusing.full_since_ms is not None),
+        )
 
     def fail(self, error: BaseException) -> None:
         """Going on would make things worse: the process is to end, without a clean marker.

@@ -55,8 +55,13 @@ class Dispatcher:
         """One clear line for a connection that is being closed; repeats from one host are counted, not printed."""
         self._refusals.warning(link.peer.host, f"closed connection from {link.peer}: {reason}")
 
+    def flush_reports(self) -> None:
+        """Say how many refusals were counted instead of printed, if it is time to."""
+        self._refusals.flush()
+
     async def aclose(self) -> None:
         """Cancel what is still running."""
+        self._refusals.flush()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

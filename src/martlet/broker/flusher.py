@@ -97,8 +97,6 @@ class Flusher:
             ticket.sync()
         except StorageFailure as error:
             failure = error
-        except BaseException as error:  # noqa: BLE001 - a thread's failure must reach the loop, whatever it is
-            failure = StorageFailure(f"a flush of {partition.name} failed: {error!r}")
         elapsed_seconds = time.perf_counter() - started
         loop.call_soon_threadsafe(self._synced, partition, ticket, failure, elapsed_seconds)
 

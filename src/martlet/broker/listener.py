@@ -6,6 +6,7 @@ event loop itself: accepting pauses and goes on when there are some again.
 
 import asyncio
 import contextlib
+import itertools
 import socket
 from collections import Counter
 from typing import Final
@@ -19,6 +20,7 @@ from martlet.broker.settings import BrokerSettings
 from martlet.observe.metrics import RejectReason
 
 _SWEEP_SECONDS: Final = 1.0
+_REPORT_TURNS: Final = 10
 _BACKLOG: Final = 1024
 
 
@@ -60,6 +62,11 @@ class Listener:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._make_connection, sock=listening, backlog=_BACKLOG)
         self._sweeper = asyncio.create_task(self._sweep(), name="martlet-connection-sweep")
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes of half-received large requests."""
+        return self._budget.used_bytes
 
     async def aclose(self, timeout_ms: int) -> None:
         """Take no more connections, answer what was asked, close; cut off what is left after the time given."""
@@ -112,8 +119,10 @@ class Listener:
         return KafkaConnection(self._settings, self._dispatcher, self._budget, self._clock, self)
 
     async def _sweep(self) -> None:
-        while True:
+        for turn in itertools.count(1):
             await asyncio.sleep(_SWEEP_SECONDS)
+            if turn % _REPORT_TURNS == 0:
+                self._dispatcher.flush_reports()
             now_ms = self._clock.monotonic_ms()
             for connection in tuple(self._connections):
                 connection.check_deadlines(now_ms)

@@ -49,5 +49,6 @@ class BrokerSettings:
     cleaner_interval_ms: int = setting(15_000, "time between looks for segments to compact")
     disk_reserve_bytes: int = setting(67_108_864, "free space below which publishes are refused with a retriable error")
     shutdown_timeout_ms: int = setting(10_000, "time given to open requests when the broker stops")
+    metrics_topics_max: int = setting(200, "topics with metrics of their own; the rest are counted together")
     log_level: str = setting("info", "debug, info, warning or error")
     log_format: str = setting("auto", "text, json, or auto: text on a terminal, json elsewhere")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_COMPLETION_TIMEOUT_MS: Final = 500
+_COMPLETION_TIMEOUT_MS: Final = 1_000
 _CONNECT_TIMEOUT_MS: Final = 5_000
 
 
@@ -38,7 +38,7 @@ def run_with_cluster(target: Target, work: Callable[["Cluster"], Awaitable[Resul
 
 
 def topic_names_for_completion(bootstrap: Sequence[Address] | None) -> list[str]:
-    """The topics for a key press: whatever the broker says within half a second, else nothing."""
+    """The topics for a key press: whatever the broker says within a second, else nothing."""
     from martlet.base.errors import MartletError
     from martlet.client.cluster import Cluster
 

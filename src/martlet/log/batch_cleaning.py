@@ -82,7 +82,9 @@ class BatchCleaner:
     def _stays(self, data: bytes, index: RecordIndex, row: int, header: BatchHeader) -> bool:
         if index.null_keys[row]:
             return False
-        if index.offsets[row] < self._latest_offset(key_digest(data[index.bounds[4 * row] : index.bounds[4 * row + 1]])):
+        if index.offsets[row] < self._latest_offset(
+            key_digest(data[index.bounds[4 * row] : index.bounds[4 * row + 1]])
+        ):
             return False
         is_past_deadline = header.attributes & DELETE_HORIZON_BIT and self._now_ms >= header.base_timestamp
         return not (index.null_values[row] and is_past_deadline)

@@ -12,17 +12,18 @@ How it works: the first pass notes the latest offset of each key in the part not
 to there, neighbours together while they fit into one. A group that loses nothing is left alone.
 
 Invariants: (1) of every key the last record below the high watermark survives (or was a tombstone past its deadline);
-(2) offsets and order stay, and the last batch of every group stays, emptied if need be, so that every offset
-leads somewhere; (3) the last batch of every producer stays, so that its sequence numbers survive a rebuild.
+(2) offsets and order stay, and the last batch of every group stays, emptied if need be, so that the
+end of the log can be reached; (3) the last batch of every producer stays, so that its sequence numbers survive a rebuild.
 Proved by: tests/unit/log/test_compaction.py, tests/properties/test_log_compaction.py
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from martlet.base.disk import Disk, DiskFile
 from martlet.log.batch_cleaning import BatchCleaner, keys_of_batch
+from martlet.log.batch_scan import BatchScan
 from martlet.log.file_names import CLEANED
 from martlet.log.options import LogOptions
 from martlet.log.segment import POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
@@ -35,11 +36,18 @@ _WRITE_BYTES: Final = 1 << 20
 _GROWTH_ROOM_BYTES: Final = 64 << 20
 
 
+class Source(NamedTuple):
+    """A segment to compact and its file, held so that it stays readable when the segment is deleted meanwhile."""
+
+    segment: Segment
+    file: DiskFile
+
+
 @dataclass(slots=True)
 class CleanedGroup:
     """Neighbouring segments and the one made of them; `replacement` is None when there is nothing to gain."""
 
-    sources: list[Segment]
+    segments: list[Segment]
     replacement: Segment | None = None
 
 
@@ -52,7 +60,7 @@ class CompactionPlan:
     options: LogOptions
     now_ms: int
     generation: int
-    segments: list[Segment]
+    sources: list[Source]
     first_dirty_offset: int
     producer_last_offsets: dict[int, int]
     keys_max: int = KEYS_MAX
@@ -69,19 +77,20 @@ class CompactionPlan:
                 now_ms=self.now_ms,
                 delete_retention_ms=self.options.delete_retention_ms,
             )
-            for sources in _group([s for s in self.segments if s.base_offset < self.cleaned_offset], self.options):
-                self.groups.append(self._clean_group(sources, cleaner))
+            sources = [source for source in self.sources if source.segment.base_offset < self.cleaned_offset]
+            for group in _group(sources, self.options):
+                self.groups.append(self._clean_group(group, cleaner))
         except BaseException:
             self.is_over = True
             raise
 
     def _map_keys(self) -> dict[bytes, int]:
         latest: dict[bytes, int] = {}
-        self.cleaned_offset = self.segments[-1].next_offset
-        for segment in self.segments:
-            if segment.next_offset <= self.first_dirty_offset:
+        self.cleaned_offset = self.sources[-1].segment.next_offset
+        for source in self.sources:
+            if source.segment.next_offset <= self.first_dirty_offset:
                 continue
-            for batch, header in _batches(segment):
+            for batch, header in _batches([source]):
                 if header.last_offset < self.first_dirty_offset:
                     continue
                 if latest and len(latest) + header.record_count > self.keys_max:
@@ -90,26 +99,27 @@ class CompactionPlan:
                 latest.update(keys_of_batch(batch, header))
         return latest
 
-    def _clean_group(self, sources: list[Segment], cleaner: BatchCleaner) -> CleanedGroup:
-        interval, base_offset = self.options.index_interval_bytes, sources[0].base_offset
+    def _clean_group(self, sources: list[Source], cleaner: BatchCleaner) -> CleanedGroup:
+        segments = [source.segment for source in sources]
+        interval, base_offset = self.options.index_interval_bytes, segments[0].base_offset
         cleaned = Segment(self.disk, self.directory, base_offset, size=0, index_interval_bytes=interval)
         cleaned.start_indexes()
         writer = _BatchWriter(self.disk, cleaned.path + CLEANED, cleaned)
         is_changed = len(sources) > 1
-        end_offset = _last_offset(sources[-1])
-        for segment in sources:
-            for batch, header in _batches(segment):
-                must_stay = header.last_offset == end_offset or self._is_producers_last(header)
-                kept = cleaner.clean(batch, header, must_stay=must_stay)
-                is_changed = is_changed or kept is not batch
-                if kept is not None:
-                    writer.add(kept)
+        batches = _batches(sources)
+        upcoming = next(batches, None)
+        while upcoming is not None:
+            (batch, header), upcoming = upcoming, next(batches, None)
+            kept = cleaner.clean(batch, header, must_stay=upcoming is None or self._is_producers_last(header))
+            is_changed = is_changed or kept is not batch
+            if kept is not None:
+                writer.add(kept)
         if not is_changed:
             self.disk.remove(cleaned.path + CLEANED)
-            return CleanedGroup(sources)
+            return CleanedGroup(segments)
         writer.finish()
-        cleaned.seal(sources[-1].next_offset)
-        return CleanedGroup(sources, cleaned)
+        cleaned.seal(segments[-1].next_offset)
+        return CleanedGroup(segments, cleaned)
 
     def _is_producers_last(self, header: BatchHeader) -> bool:
         return header.producer_id >= 0 and self.producer_last_offsets.get(header.producer_id) == header.last_offset
@@ -160,9 +170,8 @@ def choose_segments(
         if segment.next_offset <= first_dirty_offset:
             clean_bytes += segment.size
         else:
-            if options.min_compaction_lag_ms > 0:
-                if now_ms - segment.max_timestamp()[0] < options.min_compaction_lag_ms:
-                    break
+            if now_ms - segment.max_timestamp()[0] < options.min_compaction_lag_ms:
+                break
             dirty_bytes += segment.size
             is_overdue = is_overdue or now_ms - segment.first_timestamp() > options.max_compaction_lag_ms
         chosen.append(segment)
@@ -172,37 +181,30 @@ def choose_segments(
     return chosen if is_dirty_enough or is_overdue else []
 
 
-def _group(segments: list[Segment], options: LogOptions) -> Iterator[list[Segment]]:
+def _group(sources: list[Source], options: LogOptions) -> Iterator[list[Source]]:
     """Neighbours that fit into one segment."""
     bytes_max = min(options.segment_bytes, POSITION_MAX - _GROWTH_ROOM_BYTES)
-    group: list[Segment] = []
+    group: list[Source] = []
     group_bytes = 0
-    for segment in segments:
+    for source in sources:
+        segment = source.segment
         if group and (
             group_bytes + segment.size > bytes_max
-            or segment.next_offset - group[0].base_offset > RELATIVE_OFFSET_MAX
+            or segment.next_offset - group[0].segment.base_offset > RELATIVE_OFFSET_MAX
         ):
             yield group
             group, group_bytes = [], 0
-        group.append(segment)
+        group.append(source)
         group_bytes += segment.size
     if group:
         yield group
 
 
-def _batches(segment: Segment) -> Iterator[tuple[bytes, BatchHeader]]:
-    """All batches of a sealed segment, whole and checked; raises StorageFailure when one is damaged."""
-    file = segment.file
-    scan = segment.scan(0, next_offset=segment.base_offset, check_crc=True)
-    for position, header in scan:
-        yield file.pread(header.size, position), header
-    if scan.fault is not None:
-        raise segment.damage(scan.position, scan.next_offset, scan.fault)
-
-
-def _last_offset(segment: Segment) -> int:
-    """The last offset in a segment, -1 when it is empty."""
-    last_offset = -1
-    for _, header in segment.scan(0, next_offset=segment.base_offset, check_crc=False):
-        last_offset = header.last_offset
-    return last_offset
+def _batches(sources: list[Source]) -> Iterator[tuple[bytes, BatchHeader]]:
+    """All batches of sealed segments, whole and checked; raises StorageFailure when one is damaged."""
+    for segment, file in sources:
+        scan = BatchScan(file, 0, segment.size, next_offset=segment.base_offset, check_crc=True)
+        for position, header in scan:
+            yield file.pread(header.size, position), header
+        if scan.fault is not None:
+            raise segment.damage(scan.position, scan.next_offset, scan.fault)

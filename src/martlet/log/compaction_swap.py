@@ -7,9 +7,9 @@ How it works, for one group of neighbouring segments and the file made of them:
     (sources removed)       all but the first are gone, and all their index files
     <base>.log              the swap file takes the first source's name
 
-Every step is made durable before the next is taken. After a crash a `.cleaned` file is removed and a `.swap` file carried
-through: the segments it replaces are those that begin within its offsets, because a compacted file always keeps the
-last batch of its group, emptied if need be.
+Every step is made durable before the next is taken. After a crash a `.cleaned` file is removed and a `.swap` file is
+carried through: the segments it replaces are those that begin within its offsets, because a compacted file always
+keeps the last batch of its group, emptied if need be.
 
 Invariants: (1) at every instant the directory holds every surviving record in one of the states above; (2) doing the
 remaining steps twice does no harm.
@@ -19,7 +19,7 @@ Proved by: tests/unit/log/test_compaction_swap.py, tests/properties/test_log_com
 from martlet.base.disk import Disk
 from martlet.base.errors import StorageFailure
 from martlet.log.batch_scan import BatchScan
-from martlet.log.file_names import CLEANED, INDEX, LOG, SNAPSHOT, SWAP, TIME_INDEX, offset_file, parse_offset_file
+from martlet.log.file_names import CLEANED, INDEX, LOG, SWAP, TIME_INDEX, offset_file, parse_offset_file
 
 
 def commit_swap(disk: Disk, directory: str, base_offset: int, source_bases: list[int]) -> None:
@@ -45,7 +45,7 @@ def finish_swaps(disk: Disk, directory: str) -> None:
 
 def _replace_sources(disk: Disk, directory: str, base_offset: int, source_bases: list[int]) -> None:
     for base in source_bases:
-        for suffix in (INDEX, TIME_INDEX) if base == base_offset else (LOG, INDEX, TIME_INDEX, SNAPSHOT):
+        for suffix in (INDEX, TIME_INDEX) if base == base_offset else (LOG, INDEX, TIME_INDEX):
             disk.remove(f"{directory}/{offset_file(base, suffix)}")
     disk.sync_directory(directory)
     path = f"{directory}/{offset_file(base_offset, LOG)}"

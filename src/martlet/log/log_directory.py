@@ -168,7 +168,7 @@ class LogDirectory:
 
     def begin_checkpoint(self) -> DirectoryCheckpoint:
         """Gather what a checkpoint has to write."""
-        tickets = []
+        tickets: list[tuple[PartitionLog, CheckpointTicket]] = []
         checkpoint = DirectoryCheckpoint(self._disk, self.path, tickets, {}, {}, {})
         for partition, known in self._set_aside.items():
             if known.recovery_point is not None:

@@ -24,17 +24,22 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.log.checkpoints import BrokenCheckpoint, decode_topic_id, encode_epochs, encode_offsets, encode_topic_id
-from martlet.log.file_names import DELETED, EPOCH_CHECKPOINT, PARTITION_METADATA, RECOVERY_FLOOR
+from martlet.log.compaction import CompactionPlan, Source, choose_segments
+from martlet.log.compaction_swap import commit_swap
+from martlet.log.file_names import CLEANED, DELETED, EPOCH_CHECKPOINT, PARTITION_METADATA, RECOVERY_FLOOR
 from martlet.log.flushing import CheckpointTicket, FlushTicket, SyncHealth
-from martlet.log.log_slice import NOTHING, Appended, LogSlice
+from martlet.log.log_slice import NOTHING, Appended, LogSlice, TimestampOffset
 from martlet.log.options import LogOptions
 from martlet.log.producer_state import KnownBatch
 from martlet.log.recovery import LoadedLog, LogCheckpoint, apply_floor, load_log, replay_producers
+from martlet.log.retention import count_expired
 from martlet.log.segment import NO_TIMESTAMP, POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
 from martlet.log.segment_list import SegmentList
+from martlet.log.timestamp_search import TimestampSearch
 from martlet.wire.batch import BatchHeader, crc_matches, iterate_batches, stamp_batch, stamp_log_append_time
 
 _SNAPSHOT_EVERY_BYTES: Final = 16 << 20
+_DELETIONS_AT_ONCE: Final = 32
 _UNKNOWN: Final = -(1 << 63)
 _NEVER: Final = 1 << 63
 
@@ -44,11 +49,14 @@ class PartitionLog:
 
     __slots__ = (
         "_active_since_ms",
+        "_compaction",
+        "_deleted_files",
         "_directory_changes",
         "_disk",
         "_generation",
         "_has_floor",
         "_health",
+        "_opened_at_ms",
         "_options",
         "_parent_changed",
         "_roll_after_ms",
@@ -88,7 +96,7 @@ class PartitionLog:
         self.recovery_point = loaded.flushed_offset
         self.cut_bytes = loaded.cut_bytes
         self.cleaned_offset = 0
-        self._active_since_ms = now_ms
+        self._active_since_ms = self._opened_at_ms = now_ms
         self._roll_after_ms = _UNKNOWN
         self._snapped_bytes = loaded.segments.active.size
         self._generation = 0
@@ -97,6 +105,8 @@ class PartitionLog:
         self._parent_changed = False
         self._unsynced_files: list[DiskFile] = []
         self._has_floor = False
+        self._deleted_files: list[tuple[int, str]] = []
+        self._compaction: CompactionPlan | None = None
 
     @classmethod
     def open(
@@ -391,15 +401,12 @@ class PartitionLog:
             return
         number = self._segments.number_at(offset)
         segment = self._segments[number]
-        place = segment.find(offset)
-        if place is None:
-            position, end_offset = segment.size, offset
-        else:
-            position, end_offset = place.position, min(offset, place.base_offset)
+        position = segment.position_of(offset)
+        end_offset = segment.end_before(position)
         self._write_floor(end_offset)
         while len(self._segments) > number + 1:
             self._discard(self._segments.remove_last())
-        segment.truncate(position, end_offset)
+        segment.truncate(position)
         self._snapshots.remove_beyond(end_offset)
         self._disk.sync_directory(self.directory)
         self.epochs.truncate_from_end(end_offset)
@@ -433,7 +440,113 @@ class PartitionLog:
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset)
 
+    # Housekeeping.
+
+    def delete_old_segments(self, now_ms: int, *, up_to_offset: int) -> int:
+        """Remove segments that are too old, too much or before the start; returns how many. Repeat while it is many."""
+        self.producers.expire(now_ms, self._options.producer_id_expiration_ms)
+        count = count_expired(
+            self._segments,
+            self._options,
+            now_ms=now_ms,
+            up_to_offset=up_to_offset,
+            log_start_offset=self.log_start_offset,
+            untimed_since_ms=self._opened_at_ms,
+        )
+        if count == len(self._segments):
+            self.roll(now_ms)
+        count = min(count, _DELETIONS_AT_ONCE)
+        for _ in range(count):
+            # What stays is durable in the directory before anything goes, and the older goes durably before the newer:
+            # a crash must leave a log without a hole.
+            self._disk.sync_directory(self.directory)
+            self._synced_directory_changes = self._directory_changes
+            gone = self._segments.remove_first().rename(DELETED)
+            self._deleted_files += [(now_ms, path) for path in gone]
+            self._directory_changes += 1
+        if count:
+            first_offset = self._segments.first.base_offset
+            self._snapshots.remove_before(first_offset)
+            self.log_start_offset = max(self.log_start_offset, first_offset)
+            self.epochs.truncate_from_start(self.log_start_offset)
+            self.flushed_offset = max(self.flushed_offset, first_offset)
+        return count
+
+    def remove_deleted_files(self, now_ms: int) -> int:
+        """Give back the space of segments deleted long enough ago; returns how many files went."""
+        due = [path for at_ms, path in self._deleted_files if now_ms - at_ms >= self._options.file_delete_delay_ms]
+        for path in due:
+            self._disk.remove(path)
+        self._deleted_files = [entry for entry in self._deleted_files if entry[1] not in due]
+        return len(due)
+
+    def plan_compaction(self, now_ms: int, *, up_to_offset: int) -> CompactionPlan | None:
+        """What to compact now, if the topic is compacted and enough has changed; one plan at a time."""
+        if not self._options.compact or (self._compaction is not None and not self._compaction.is_over):
+            return None
+        segments = choose_segments(
+            self._segments,
+            self._options,
+            now_ms=now_ms,
+            up_to_offset=min(up_to_offset, self.recovery_point),
+            first_dirty_offset=self.cleaned_offset,
+        )
+        if not segments:
+            return None
+        self._compaction = CompactionPlan(
+            disk=self._disk,
+            directory=self.directory,
+            options=self._options,
+            now_ms=now_ms,
+            generation=self._generation,
+            sources=[Source(segment, segment.file) for segment in segments],
+            first_dirty_offset=self.cleaned_offset,
+            producer_last_offsets={
+                producer_id: entry.batches[-1].last_offset
+                for producer_id, entry in self.producers.items()
+                if entry.batches
+            },
+        )
+        return self._compaction
+
+    def complete_compaction(self, plan: CompactionPlan) -> bool:
+        """Put what the plan has written in place; groups whose segments changed meanwhile are dropped (then False)."""
+        self._compaction = None
+        plan.is_over = True
+        present = set(self._segments)
+        is_whole = True
+        for group in plan.groups:
+            is_current = plan.generation == self._generation and present.issuperset(group.segments)
+            is_whole = is_whole and is_current
+            if group.replacement is None:
+                continue
+            if not is_current:
+                self._disk.remove(group.replacement.path + CLEANED)
+                continue
+            bases = [segment.base_offset for segment in group.segments]
+            commit_swap(self._disk, self.directory, bases[0], bases)
+            self._segments.replace(group.segments, group.replacement)
+            group.replacement.persist_indexes()
+        if is_whole:
+            self.cleaned_offset = max(self.cleaned_offset, plan.cleaned_offset)
+        self._snapshots.keep_only({segment.base_offset for segment in self._segments})
+        return is_whole
+
+    # Time.
+
+    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampOffset | None:
+        """The first record at or after `timestamp_ms` below `end_offset`."""
+        return self._search_up_to(end_offset).first_at(timestamp_ms)
+
+    def max_timestamp_offset(self, *, end_offset: int) -> TimestampOffset | None:
+        """The record with the greatest timestamp below `end_offset`."""
+        return self._search_up_to(end_offset).latest()
+
     # Inside.
+
+    def _search_up_to(self, end_offset: int) -> TimestampSearch:
+        start_offset = self.log_start_offset
+        return TimestampSearch(self._segments, self.epochs, start_offset=start_offset, end_offset=end_offset)
 
     def _answer_duplicate(self, known: KnownBatch) -> Appended:
         append_time_ms = known.timestamp_ms if self._options.log_append_time else -1

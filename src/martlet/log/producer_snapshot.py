@@ -135,6 +135,11 @@ class ProducerSnapshots:
             self._remove(other)
         return bool(doomed)
 
+    def remove_before(self, offset: int) -> None:
+        """Remove the snapshots before `offset`, where the log now begins."""
+        for other in [other for other in self._offsets if other < offset]:
+            self._remove(other)
+
     def keep_only(self, bases: set[int]) -> None:
         """Remove all but those where a segment begins and the newest one."""
         for offset in self._offsets[:-1]:

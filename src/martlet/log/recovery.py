@@ -190,7 +190,7 @@ def _examine(disk: Disk, directory: str, segments: list[Segment], checkpoint: Lo
                 raise segment.damage(scan.position, end_offset, fault)
             cut_bytes = _cut(disk, segments, number, scan)
         else:
-            segment.reopen(segment.size, end_offset, trust_times=checkpoint.is_clean)
+            segment.reopen(segment.size, trust_times=checkpoint.is_clean)
             if not is_last:
                 segment.seal(end_offset)
             if not checkpoint.is_clean:
@@ -220,7 +220,7 @@ def _cut(disk: Disk, segments: list[Segment], number: int, scan: BatchScan) -> i
         for path in doomed.rename(DELETED):
             disk.remove(path)
     del segments[number + 1 :]
-    segments[number].truncate(scan.position, scan.next_offset, trust_times=False)
+    segments[number].truncate(scan.position, trust_times=False)
     return cut_bytes
 
 

@@ -99,7 +99,7 @@ class Segment:
             file.truncate(0)
         segment._file = file
         segment.remove_index_files()
-        segment._index, segment._times = OffsetIndex(), TimeIndex()
+        segment.start_indexes()
         return segment
 
     @property
@@ -161,11 +161,11 @@ class Segment:
         self.is_sealed = True
         self.next_offset = next_offset
 
-    def truncate(self, position: int, next_offset: int, *, trust_times: bool = True) -> None:
+    def truncate(self, position: int, *, trust_times: bool = True) -> None:
         """Drop the batches from `position` on, durably, and go on appending there."""
         self.file.truncate(position)
         self.file.sync()
-        self.reopen(position, next_offset, trust_times=trust_times)
+        self.reopen(position, trust_times=trust_times)
         self.persist_indexes()
 
     # Finding.
@@ -213,6 +213,16 @@ class Segment:
                 return end + size if at_least_one and end == start else end
             end += size
         return end
+
+    def end_before(self, position: int) -> int:
+        """The offset after the last batch before `position`, where a batch begins or the file ends."""
+        next_offset = self.base_offset
+        at = self.index.position_up_to(position - 1) if position else 0
+        while at < position:
+            place = self.place_at(at)
+            next_offset = place.last_offset + 1
+            at += place.size
+        return next_offset
 
     def place_at(self, position: int) -> BatchPlace:
         """The batch at a position where one must be; raises StorageFailure when there is none."""
@@ -318,7 +328,11 @@ class Segment:
             return 0, self.base_offset
         return place.position, place.base_offset
 
-    def reopen(self, position: int, next_offset: int, *, trust_times: bool = True) -> None:
+    def start_indexes(self) -> None:
+        """Begin with empty indexes, for a file to be written."""
+        self._index, self._times = OffsetIndex(), TimeIndex()
+
+    def reopen(self, position: int, *, trust_times: bool = True) -> None:
         """Take this as a segment to append to, its last batch ending at `position`; reads from the last entry on.
 
         Without `trust_times` the end of the time index may be missing, which cannot be seen from what is there:
@@ -326,7 +340,7 @@ class Segment:
         """
         self.is_sealed = False
         self._forget_batches()
-        self.size, self.next_offset = position, next_offset
+        self.size, self.next_offset = position, _NEVER
         index, times = self.index, self.times
         index.truncate(position)
         if not trust_times:
@@ -341,7 +355,6 @@ class Segment:
             latest = times.truncate(index.offsets[-1] + 1)
             if place is None or place.last_offset != last_offset or latest is None:
                 self.rebuild_indexes()
-                self.next_offset = max(next_offset, self.next_offset)
                 return
             first_offset = place.base_offset
             self._max_timestamp = latest.timestamp_ms
@@ -349,7 +362,6 @@ class Segment:
             index.truncate(start)
             self._unindexed_bytes = self._index_interval_bytes + 1
         self._note_all_from(start, first_offset)
-        self.next_offset = max(next_offset, self.next_offset)
 
     def rebuild_indexes(self) -> None:
         """Make both indexes from the log file; raises StorageFailure when that is damaged."""
@@ -414,6 +426,8 @@ class Segment:
             self.note_batch(place, header.last_offset, header)
         if scan.fault is not None:
             raise self.damage(scan.position, scan.next_offset, scan.fault)
+        if self.size == 0:
+            self.next_offset = self.base_offset
 
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         index, times = self._read_indexes()

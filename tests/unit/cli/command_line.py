@@ -24,7 +24,11 @@ def martlet(*arguments: str, stdin: bytes = b"", environment: dict[str, str] | N
     """Run one command line."""
     runner = CliRunner(env=environment)
     with runner.isolation(input=stdin, env=environment) as (out, err, _):
-        exit_code = run(arguments)
+        try:
+            exit_code = run(arguments)
+        except SystemExit as end:
+            # Shell completion ends inside click, which calls sys.exit itself.
+            exit_code = int(end.code or 0)
         return Ran(int(exit_code), out.getvalue().decode(), err.getvalue().decode())
 
 
@@ -46,11 +50,10 @@ def broker_in_thread(broker: FakeBroker) -> Iterator[str]:
 
 async def _stop(broker: FakeBroker) -> None:
     await broker.stop()
-    others = asyncio.all_tasks() - {asyncio.current_task()}
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in others:
-        if task is not None:
-            task.cancel()
-    await asyncio.gather(*(task for task in others if task is not None), return_exceptions=True)
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 def lines(*texts: Sequence[str] | str) -> str:

@@ -112,10 +112,10 @@ def test_a_wrong_file_is_refused_with_its_name_and_key(tmp_path: Path, content: 
 
 
 def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="there is no configuration file nope.toml"):
+    with pytest.raises(SettingsError, match=r"there is no configuration file nope.toml"):
         load(file="nope.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(SettingsError, match="the configuration file binary.toml is not UTF-8 text"):
+    with pytest.raises(SettingsError, match=r"the configuration file binary.toml is not UTF-8 text"):
         load(file="binary.toml")
 
 

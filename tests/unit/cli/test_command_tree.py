@@ -1,0 +1,151 @@
+"""The command itself: help, version, completion, settings, and how quickly it answers."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+import martlet as package
+from martlet.cli.broker import up
+from martlet.cli.configuration import DEFAULTS
+from tests.unit.cli.command_line import martlet
+
+HEAVY = (
+    "asyncio",
+    "kio",
+    "uvloop",
+    "prometheus_client",
+    "lz4",
+    "zstandard",
+    "numpy",
+    "martlet.wire",
+    "martlet.client.cluster",
+)
+
+
+def test_help_names_every_command_and_every_exit_code() -> None:
+    ran = martlet("--help")
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    for word in ("up", "broker", "topic", "publish", "consume", "status", "config", "completion", "Exit codes:", "130"):
+        assert f"  {word}" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "up",
+        "broker",
+        "topic",
+        "topic create",
+        "topic list",
+        "topic describe",
+        "topic alter",
+        "topic delete",
+        "publish",
+        "consume",
+        "status",
+        "config",
+        "config show",
+        "completion",
+    ],
+)
+def test_every_command_explains_itself(command: str) -> None:
+    ran = martlet(*command.split(), "--help")
+    assert ran.exit_code == 0
+    assert ran.stdout.startswith(f"Usage: martlet {command} ")
+
+
+def test_without_arguments_the_help_is_shown() -> None:
+    ran = martlet()
+    assert ran.exit_code == 2
+    assert "Usage: martlet" in ran.stdout + ran.stderr
+
+
+def test_a_mistyped_command_is_answered_with_the_right_one() -> None:
+    ran = martlet("topics")
+    assert ran.exit_code == 2
+    assert "topic" in ran.stderr.splitlines()[-1]
+
+
+def test_the_version_names_python_and_the_record_codec() -> None:
+    ran = martlet("--version")
+    assert ran.exit_code == 0
+    assert ran.stdout.startswith(f"martlet {package.__version__} (Python 3.")
+    assert ran.stdout.rstrip().endswith(("record codec: compiled)", "record codec: numpy)", "record codec: plain)"))
+
+
+@pytest.mark.parametrize(
+    ("shell", "marker"), [("bash", "complete -o"), ("zsh", "#compdef martlet"), ("fish", "complete ")]
+)
+def test_a_completion_script_is_printed_for_each_shell(shell: str, marker: str) -> None:
+    ran = martlet("completion", shell)
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert marker in ran.stdout
+    assert "_MARTLET_COMPLETE" in ran.stdout
+
+
+def test_commands_are_completed_without_importing_them() -> None:
+    environment = {"_MARTLET_COMPLETE": "bash_complete", "COMP_WORDS": "martlet co", "COMP_CWORD": "1"}
+    assert martlet(environment=environment) == (0, "plain,consume\nplain,config\nplain,completion\n", "")
+
+
+def test_settings_are_shown_with_value_origin_and_meaning() -> None:
+    ran = martlet("config", "show", "--data", "here", "--set", "rack=r1", environment={"MARTLET_BROKER_ID": "5"})
+    rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in ran.stdout.splitlines()}
+    assert set(rows) == {"SETTING", *DEFAULTS}
+    assert rows["data"][0] == "here"
+    assert rows["data"][1].startswith("flag --data ")
+    assert rows["rack"][1].startswith("flag --set rack ")
+    assert rows["broker_id"][1].startswith("environment MARTLET_BROKER_ID ")
+    assert rows["kafka"][1].startswith("default ")
+    shown = json.loads(martlet("config", "show", "--json").stdout)
+    assert shown["kafka"] == {
+        "value": "127.0.0.1:9092",
+        "origin": "default",
+        "from": None,
+        "help": "address that serves the Kafka protocol; port 0 takes any free port",
+    }
+
+
+def test_a_wrong_setting_is_refused_before_anything_starts() -> None:
+    ran = martlet("up", "--set", "default_partitions=none")
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert ran.stderr == (
+        "error: flag --set default_partitions: default_partitions cannot be 'none'; "
+        "allowed is a whole number from 1 up\n"
+    )
+    ran = martlet("up", "--set", "nonsense")
+    assert (ran.exit_code, ran.stderr.splitlines()[-1]) == (
+        2,
+        "Error: Invalid value for '--set': 'nonsense' is not KEY=VALUE",
+    )
+
+
+def test_the_defaults_named_in_the_help_are_the_real_ones() -> None:
+    helps = {parameter.name: getattr(parameter, "help", "") for parameter in up.params}
+    for name in ("data", "kafka", "operations"):
+        assert f"[default: {DEFAULTS[name]}]" in helps[name]
+
+
+def test_help_imports_nothing_heavy() -> None:
+    for arguments in (["--help"], ["topic", "--help"], ["publish", "--help"], ["consume", "--help"], ["up", "--help"]):
+        code = (
+            "import sys\nfrom martlet.cli.main import run\n"
+            f"code = run({arguments!r})\n"
+            f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)\nsys.exit(code)"
+        )
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        loaded = ran.stderr.strip()
+        assert loaded in ("[]", "['asyncio']"), (arguments, loaded)
+
+
+def test_help_answers_at_once() -> None:
+    code = "from martlet.cli.main import run; run(['--help'])"
+    best = 10.0
+    for _ in range(5):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+        best = min(best, time.perf_counter() - started)
+    assert best < 0.3
