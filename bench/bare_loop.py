@@ -110,6 +110,10 @@ class BareConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=16 << 20)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport in self._server.waiting:
+            self._server.waiting.remove(self._transport)
+
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer[self._end :]
 

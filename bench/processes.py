@@ -109,7 +109,7 @@ class ServerProcess:
 
     def check_running(self) -> None:
         if self._process is None or self._process.poll() is not None:
-            raise ProcessFailed(f"{' '.join(self.command[1:4])} has ended: {self.last_words()}")
+            raise ProcessFailed(f"{type(self).__name__} has ended: {self.last_words()}")
 
     def last_words(self) -> str:
         """The end of what it printed."""
@@ -191,7 +191,7 @@ class BrokerProcess(ServerProcess):
         directory.mkdir(parents=True, exist_ok=True)
         self.data = directory / "data"
         port = port or free_port()
-        command = [sys.executable, "-m", "martlet.cli.main", "up"]
+        command = [sys.executable, "-c", "from martlet.cli.main import main; main()", "up"]
         command += ["--data", str(self.data), "--kafka", f"127.0.0.1:{port}", "--operations", "127.0.0.1:0", *extra]
         super().__init__(command, port, directory / "broker.log")
 

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from bench.batches import RequestFile, build_values_batch, write_bulk_requests, write_requests
-from bench.processes import BrokerProcess, HelperProcess, run_helper
+from bench.processes import BrokerProcess, HelperProcess, ProcessFailed, run_helper
 from bench.report import Figure, ratio_at_least, say
 from bench.rounds import MEGABYTE, Context, in_turn, settle
 from bench.startup import first_message_seconds
 from bench.throughput import TOPIC, publish_load
+from bench.wire_client import produce_error_at, produce_frame
 from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.headers import encode_request_frame
@@ -110,10 +111,10 @@ def partitions(context: Context) -> list[Figure]:
         say(f"creating {count:,} partitions ...")
         before = twins.crowded.resident_bytes()
         started = time.perf_counter()
-        create_partitions(twins.crowded, count)
+        create_partitions(twins.crowded, directory / "idle", count)
         creation = Figure(f"creating {count:,} partitions", "s", [time.perf_counter() - started])
         grown = (twins.crowded.resident_bytes() - before) / _MEBIBYTE
-        creation.note = f"memory grew by {grown:.0f} MiB"
+        creation.note = f"and publishing a message to each; memory grew by {grown:.0f} MiB"
         figures = _figures(context, twins, f"{count:,} partitions")
         twins.crowded.stop()
         restart = Figure(f"clean restart with {count:,} partitions", "s")
@@ -124,15 +125,21 @@ def partitions(context: Context) -> list[Figure]:
     return [*figures, creation, restart, killed]
 
 
-def create_partitions(broker: BrokerProcess, count: int) -> None:
-    """Idle topics with that many partitions in all."""
-    topics, rest = divmod(count, _PARTITIONS_PER_TOPIC)
-    names = [f"idle-{number:04}" for number in range(topics)]
+def create_partitions(broker: BrokerProcess, path: Path, count: int) -> None:
+    """Topics with that many partitions in all, each of which holds a message and so is open in the broker."""
+    names = [f"idle-{number:04}" for number in range(count // _PARTITIONS_PER_TOPIC)]
     with broker.client() as client:
-        for first in range(0, topics, _TOPICS_PER_REQUEST):
+        for first in range(0, len(names), _TOPICS_PER_REQUEST):
             client.create_topics(names[first : first + _TOPICS_PER_REQUEST], partitions=_PARTITIONS_PER_TOPIC)
-        if rest:
-            client.create_topics(["idle-rest"], partitions=rest)
+        found = sum(client.topic(name).partitions for name in names)
+        if found != count:
+            raise ProcessFailed(f"{found} partitions exist, {count} were wanted")
+    one = build_values_batch([b"idle"])
+    frames = [produce_frame(name, partition, one) for name in names for partition in range(_PARTITIONS_PER_TOPIC)]
+    path.write_bytes(b"".join(frames))
+    requests = RequestFile(path, list(map(len, frames)), [1] * count, produce_error_at(names[0]))
+    load = publish_load(requests, broker.port, sum(requests.sizes), error_at=requests.error_at)
+    run_helper("bench.load_client", load | {"warmup_requests": 0, "seconds_max": 300.0})
 
 
 def connections(context: Context) -> list[Figure]:

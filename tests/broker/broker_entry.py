@@ -19,8 +19,13 @@ async def serve(settings: BrokerSettings) -> None:
     await app.start()
     sys.stdout.write(json.dumps({"kafka": str(app.kafka_address), "operations": str(app.operations_address)}) + "\n")
     sys.stdout.flush()
-    await stop.wait()
+    waiting = [asyncio.create_task(stop.wait()), asyncio.create_task(app.wait_failed())]
+    done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in rest:
+        task.cancel()
     await app.stop()
+    if waiting[1] in done:
+        raise SystemExit(f"the broker failed: {waiting[1].result()}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """One broker for all clients, and one more behind a relay that loses answers."""
 
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -7,6 +8,11 @@ import pytest
 from martlet.testing.running_broker import RunningBroker
 from tests.broker.scrape import unexpected_errors
 from tests.clients.lossy_proxy import LossyProxy
+
+with warnings.catch_warnings():
+    # kafka-python reads its schemas in a way Python deprecates; here warnings are errors.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka  # type: ignore[import-untyped]  # noqa: F401
 
 
 @pytest.fixture(scope="session")

@@ -172,7 +172,7 @@ async def _history(store: MetaStore, prefix: str, after: int, up_to: int) -> lis
 
 TestTwoStores = TwoStores.TestCase
 TestTwoStores.settings = settings(
-    max_examples=50,
+    max_examples=25,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

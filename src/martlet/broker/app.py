@@ -9,11 +9,13 @@ process had.
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import os
 import platform
 import resource
 import socket
+from collections.abc import Mapping
 from functools import partial
 from typing import Final, cast
 
@@ -32,7 +34,7 @@ from martlet.broker.metadata_feed import MetadataFeed
 from martlet.broker.operations import OperationsServer
 from martlet.broker.partition_table import LeaderIdentity, PartitionTable
 from martlet.broker.producer_ids import ProducerIdPool
-from martlet.broker.registry import build_registry
+from martlet.broker.registry import Api, MessageApi, build_registry
 from martlet.broker.request import Address, parse_address
 from martlet.broker.services import BrokerServices
 from martlet.broker.settings import BrokerSettings
@@ -49,6 +51,7 @@ from martlet.observe.loop_lag import LoopLagProbe
 from martlet.observe.metrics import BrokerMetrics
 from martlet.stores.sqlite import SqliteStore
 from martlet.wire.api_keys import ApiKey, api_name
+from martlet.wire.message_codec import prepare
 from martlet.wire.records.index import codec_name
 
 logger = logging.getLogger(__name__)
@@ -56,6 +59,8 @@ logger = logging.getLogger(__name__)
 _METADATA_FILE: Final = "metadata.sqlite"
 _BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
 _KAFKA_LISTENER: Final = "kafka"
+_FILES_RESERVED: Final = 64
+_WARM_UP_PAUSE_SECONDS: Final = 0.01
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -105,8 +110,7 @@ class BrokerApp:
     # --- starting, in order; each step pushes its own undoing on the stack
 
     async def _start(self) -> None:
-        raise_file_limit()
-        settings = self.settings
+        settings = self.settings = within_file_limit(self.settings, raise_file_limit())
         listening = bind(self.kafka_address)
         self._stack.callback(listening.close)
         self.kafka_address = Address(self.kafka_address.host, listening.getsockname()[1])
@@ -210,6 +214,8 @@ class BrokerApp:
         listener = Listener(self.settings, dispatcher, self._clock)
         await listener.start(listening)
         self._watch_gauges(services, listener)
+        warm_up = asyncio.create_task(prepare_codecs(services.registry), name="martlet-warm-up")
+        self._stack.callback(warm_up.cancel)
         self._stack.push_async_callback(listener.aclose, self.settings.shutdown_timeout_ms)
 
     def _watch_gauges(self, services: BrokerServices, listener: Listener) -> None:
@@ -244,6 +250,14 @@ class BrokerApp:
         return cast(BaseException, self._failure)
 
 
+async def prepare_codecs(registry: Mapping[int, Api]) -> None:
+    """Compile the codecs of the newest versions one by one, so that first requests find them ready."""
+    for api in registry.values():
+        if isinstance(api, MessageApi):
+            prepare(api.request, api.versions.last)
+            await asyncio.sleep(_WARM_UP_PAUSE_SECONDS)
+
+
 def follow_metadata(partitions: PartitionTable, image: MetadataImage, delta: ImageDelta) -> None:
     """Bring the open partitions in step with a change of the metadata."""
     for topic in delta.topics_deleted:
@@ -255,9 +269,20 @@ def follow_metadata(partitions: PartitionTable, image: MetadataImage, delta: Ima
             partitions.topic_changed(topic)
 
 
-def raise_file_limit() -> None:
-    """Allow as many open files as the system lets us: every segment in use and every connection is one."""
+def raise_file_limit() -> int:
+    """Allow as many open files as the system lets us; every segment in use and every connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            return hard
+    return soft
+
+
+def within_file_limit(settings: BrokerSettings, file_limit: int) -> BrokerSettings:
+    """Keep a part of the open files for segments, whatever the number of connections asked for."""
+    connections_max = max(1, file_limit - max(file_limit // 4, _FILES_RESERVED))
+    if settings.connections_max <= connections_max:
+        return settings
+    logger.warning("only %d connections can be served: the system allows %d open files", connections_max, file_limit)
+    return dataclasses.replace(settings, connections_max=connections_max)

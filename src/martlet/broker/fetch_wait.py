@@ -110,7 +110,7 @@ class WaitingFetch:
         piece = partition.locate(asked.fetch_offset, max_bytes=limit, at_least_one=not look.size)
         if piece.size:
             look.size += piece.size
-            look.complete = look.complete or more_follows(piece)
+            look.complete = look.complete or piece.is_final
             look.found.append(_Found(partition, piece, results, len(results)))
         watermark = partition.high_watermark
         return FetchPartitionResult(asked.partition, 0, watermark, watermark, log.log_start_offset)
@@ -200,11 +200,6 @@ def diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOffs
     if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
         return EpochEndOffset(epoch, end_offset)
     return None
-
-
-def more_follows(piece: LogSlice) -> bool:
-    """Whether waiting would not make this slice longer: its limit or its segment ends it, not the log."""
-    return piece.is_sealed or (piece.file is not None and piece.position + piece.size < piece.file.size())
 
 
 def _read(piece: LogSlice) -> bytes | StorageFailure:

@@ -104,8 +104,7 @@ class Housekeeping:
         if plan is None:
             return
         await self._in_worker(plan.run)
-        if not partition.offline:
-            partition.log.complete_compaction(plan, now_ms)
+        if not partition.offline and partition.log.complete_compaction(plan):
             logger.info("compacted %s", partition.name)
 
     async def _in_worker(self, work: Callable[[], object]) -> None:

@@ -95,6 +95,8 @@ class Partition:
         log = self.log
         header = check_client_batch(records, log.options, now_ms=now_ms, produce_version=produce_version)
         invariant(records is not None, "a checked batch has bytes")
+        if header.is_transactional:
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions")
         appended = self._write(records, header, now_ms)  # type: ignore[arg-type]
         if not appended.duplicate:
             counters = self.counters

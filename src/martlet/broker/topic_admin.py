@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final
 
 from martlet.base.clock import Clock
-from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.errors import ApiError, DiskFull, ErrorCode
 from martlet.base.ids import NO_BROKER, NO_TOPIC_ID, BrokerId, Incarnation, TopicId
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
@@ -338,6 +338,8 @@ class TopicAdmin:
                 return None
         except StoreUnavailable as error:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+        except DiskFull as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the broker's disk is full: {error}") from error
         if wait or not result.succeeded:
             await self._wait_applied(result.revision)
         return result if result.succeeded else None

@@ -93,11 +93,11 @@ async def _wait_for_end(app: "BrokerApp", stopping: asyncio.Event) -> BaseExcept
 
 
 def _begin_stop(stopping: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:
-    print_note("stopping; Ctrl-C again ends at once")
-    stopping.set()
     # From here on Ctrl-C must work even while the loop is busy with a long flush.
     loop.remove_signal_handler(signal.SIGINT)
     signal.signal(signal.SIGINT, _end_at_once)
+    print_note("stopping; Ctrl-C again ends at once")
+    stopping.set()
 
 
 def _end_at_once(_number: int, _frame: FrameType | None) -> None:

@@ -123,12 +123,10 @@ def consume(
         printer=json_line if as_json else printer or compile_format(_DEFAULT_FORMAT),
         out=sys.stdout.buffer,
     )
-    printed = run_with_cluster(target, lambda cluster: _consume(cluster, job))
-    if is_terminal(sys.stderr):
-        print_note(f"{format_count(printed, 'message')}")
+    run_with_cluster(target, lambda cluster: _consume(cluster, job))
 
 
-async def _consume(cluster: "Cluster", job: _Job) -> int:
+async def _consume(cluster: "Cluster", job: _Job) -> None:
     from martlet.client.fetcher import Fetcher, FetcherOptions, OutOfRange
 
     positions, held = await resolve_start(cluster, job.start, await _partitions(cluster, job))
@@ -137,15 +135,16 @@ async def _consume(cluster: "Cluster", job: _Job) -> int:
     async with Fetcher(cluster, options) as fetcher:
         fetcher.assign({p: position for p, position in positions.items() if job.follow or position < held[p].stop})
         printed = 0
-        while fetcher.positions:
-            for fetched in await fetcher.fetch():
-                printed += _print(fetched, job, held[fetched.partition].stop, printed)
-            job.out.flush()
-            if job.count is not None and printed >= job.count:
-                break
-            if not job.follow:
-                fetcher.unassign([p for p, position in fetcher.positions.items() if position >= held[p].stop])
-    return printed
+        try:
+            while fetcher.positions and (job.count is None or printed < job.count):
+                for fetched in await fetcher.fetch():
+                    printed += _print(fetched, job, held[fetched.partition].stop, printed)
+                job.out.flush()
+                if not job.follow:
+                    fetcher.unassign([p for p, position in fetcher.positions.items() if position >= held[p].stop])
+        finally:
+            if is_terminal(sys.stderr):
+                print_note(f"{format_count(printed, 'message')} read")
 
 
 async def _partitions(cluster: "Cluster", job: _Job) -> list[TopicPartition]:

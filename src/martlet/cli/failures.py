@@ -5,6 +5,7 @@ is a bug and keeps its traceback.
 """
 
 import errno
+import re
 from typing import NamedTuple
 
 from martlet.base.errors import (
@@ -89,7 +90,6 @@ _EXIT_CODES: dict[ErrorCode, ExitCode] = {
 _NEXT_STEPS: dict[ErrorCode, str] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`martlet topic list` shows the topics, `martlet topic create` makes one",
     ErrorCode.TOPIC_ALREADY_EXISTS: "`martlet topic describe NAME` shows it; with --if-not-exists this is no error",
-    ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -",
     ErrorCode.INVALID_REPLICATION_FACTOR: "`martlet status` shows how many brokers there are",
     ErrorCode.INVALID_CONFIG: "`martlet config show --topic TOPIC` lists the names and values in use",
     ErrorCode.MESSAGE_TOO_LARGE: "allow more with `martlet topic alter TOPIC --set max.message.bytes=N`, or send less",
@@ -128,7 +128,10 @@ def _operating_system(error: OSError) -> Failure:
     words = error.strerror or str(error)
     where = f"{error.filename}: " if error.filename else ""
     if error.errno == errno.EADDRINUSE:
-        return Failure(ExitCode.CONFLICT, words, "another broker may be running; choose another port or port 0")
+        # asyncio words it with a Python tuple; people know HOST:PORT.
+        asked = re.search(r"\('([^']+)', (\d+)", words)
+        sentence = f"cannot listen on {asked.group(1)}:{asked.group(2)}: address already in use" if asked else words
+        return Failure(ExitCode.CONFLICT, sentence, "another broker may be running; choose another port or port 0")
     if error.errno in (errno.EACCES, errno.EPERM):
         return Failure(ExitCode.NOT_ALLOWED, f"{where}{words}")
     if error.errno == errno.ENOENT:

@@ -4,7 +4,7 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -36,8 +36,23 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     ctx.exit()
 
 
+class RootGroup(LazyGroup):
+    """The whole command; sees a closed pipe before click does, which would call it a failure."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read our output has gone, as in `martlet consume t | head`: that ends us, but is no failure. The
+            # interpreter would complain when it flushes at exit, unless it flushes into nothing.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return ExitCode.OK
+        return result
+
+
 @click.group(
-    cls=LazyGroup,
+    cls=RootGroup,
     lazy=_COMMANDS,
     epilog=epilog(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -65,7 +80,6 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; never raises for what a user can cause."""
     try:
         result = cli.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
-        sys.stdout.flush()
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
@@ -74,11 +88,6 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has gone, as in `martlet consume t | head`: that ends us, but is no failure. The
-        # interpreter would complain when it flushes at exit, unless it flushes into nothing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
     except (MartletError, OSError) as error:
         return _fail(error)
     return result if isinstance(result, int) else ExitCode.OK

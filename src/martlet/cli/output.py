@@ -7,16 +7,19 @@ drive the terminal.
 
 import json
 import os
+import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import TextIO, TypeAlias
+from typing import Final, TextIO, TypeAlias
 
 import click
 
 Cell: TypeAlias = str | int | None
 
-_GAP = "  "
+_GAP: Final = "  "
+_FOLD_WIDTH_MIN: Final = 24
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -43,15 +46,29 @@ def display_width(text: str) -> int:
     )
 
 
-def render_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, colour: bool = False) -> str:
-    """Columns as wide as their widest cell; columns that hold only numbers are aligned to the right."""
+def render_table(
+    headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, colour: bool = False, width: int | None = None
+) -> str:
+    """Columns as wide as their widest cell; columns of numbers are aligned to the right.
+
+    With a `width`, the last column is folded to stay within it, as long as that leaves it a readable width.
+    """
     texts = [["-" if cell is None else printable(str(cell)) for cell in row] for row in rows]
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(headers)
     numeric = [
-        bool(rows) and all(cell is None or isinstance(cell, int) for cell in column)
-        for column in (zip(*rows, strict=True) if rows else [()] * len(headers))
+        any(isinstance(cell, int) for cell in column) and all(cell is None or isinstance(cell, int) for cell in column)
+        for column in columns
     ]
     widths = [max(display_width(text) for text in column) for column in zip(headers, *texts, strict=True)]
-    lines = [_line(headers, widths, numeric), *(_line(row, widths, numeric) for row in texts)]
+    if width is not None:
+        left = width - sum(widths[:-1]) - len(_GAP) * (len(widths) - 1)
+        widths[-1] = min(widths[-1], max(left, _FOLD_WIDTH_MIN))
+    lines = [_line(headers, widths, numeric)]
+    for row in texts:
+        is_wide = display_width(row[-1]) > widths[-1]
+        first, *rest = textwrap.wrap(row[-1], widths[-1], break_on_hyphens=False) if is_wide else [row[-1]]
+        lines.append(_line([*row[:-1], first], widths, numeric))
+        lines += [_line([*[""] * (len(row) - 1), more], widths, numeric) for more in rest]
     if colour:
         lines[0] = click.style(lines[0], bold=True)
     return "\n".join(lines)
@@ -60,7 +77,7 @@ def render_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, colo
 def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
     padded = []
     for cell, width, right in zip(cells, widths, numeric, strict=True):
-        padding = " " * (width - display_width(cell))
+        padding = " " * max(0, width - display_width(cell))
         padded.append(padding + cell if right else cell + padding)
     return _GAP.join(padded).rstrip()
 
@@ -75,7 +92,8 @@ def render_facts(facts: Mapping[str, Cell]) -> str:
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    click.echo(render_table(headers, rows, colour=has_colour(sys.stdout)))
+    width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else None
+    click.echo(render_table(headers, rows, colour=has_colour(sys.stdout), width=width))
 
 
 def print_facts(facts: Mapping[str, Cell]) -> None:

@@ -160,11 +160,16 @@ async def _publish(cluster: "Cluster", job: _Job) -> dict[str, Any]:
 
     loop = asyncio.get_running_loop()
     started_at = loop.time()
-    async with Producer(cluster, job.options) as producer:
-        deliveries = await _send_all(producer, job)
-        await producer.flush()
-        statistics = producer.statistics
-        places = [await delivery for delivery in deliveries] if not statistics.failed else []
+    producer = Producer(cluster, job.options)
+    statistics = producer.statistics
+    try:
+        async with producer:
+            deliveries = await _send_all(producer, job)
+            await producer.flush()
+            places = [await delivery for delivery in deliveries] if not statistics.failed else []
+    except (CommandFailed, asyncio.CancelledError):
+        print_note(f"published {format_count(statistics.delivered, 'message')} before this:")
+        raise
     seconds = loop.time() - started_at
     if statistics.first_error is not None:
         failure = failure_of(statistics.first_error)

@@ -1,6 +1,5 @@
 """One command's conversation with the cluster: opened, used and closed around a coroutine."""
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -20,6 +19,8 @@ _CONNECT_TIMEOUT_MS: Final = 5_000
 
 def run_with_cluster(target: Target, work: Callable[["Cluster"], Awaitable[Result]]) -> Result:
     """Connect to the cluster, do the work, disconnect; failures come out as they are."""
+    import asyncio
+
     from martlet.client.cluster import Cluster
 
     options = ClientOptions(
@@ -39,6 +40,8 @@ def run_with_cluster(target: Target, work: Callable[["Cluster"], Awaitable[Resul
 
 def topic_names_for_completion(bootstrap: Sequence[Address] | None) -> list[str]:
     """The topics for a key press: whatever the broker says within a second, else nothing."""
+    import asyncio
+
     from martlet.base.errors import MartletError
     from martlet.client.cluster import Cluster
 

@@ -237,9 +237,15 @@ async def _describe_partitions(cluster: "Cluster", admin: "Admin", info: "TopicI
 @click.option("--partitions", type=click.IntRange(min=1), help="Grow to so many partitions; they never become fewer.")
 @click.option("--set", "set_values", multiple=True, type=ASSIGNMENT, help="Set a topic setting. May be repeated.")
 @click.option("--unset", multiple=True, metavar="KEY", help="Return a setting to its default. May be repeated.")
+@json_option
 @connects
 def alter(
-    name: str, partitions: int | None, set_values: Sequence[tuple[str, str]], unset: Sequence[str], target: Target
+    name: str,
+    partitions: int | None,
+    set_values: Sequence[tuple[str, str]],
+    unset: Sequence[str],
+    as_json: bool,
+    target: Target,
 ) -> None:
     """Change a topic's settings or add partitions.
 
@@ -261,6 +267,9 @@ def alter(
             await admin.grow_topic(name, partitions=partitions)
 
     run_with_cluster(target, work)
+    if as_json:
+        print_json({"name": name, "partitions": partitions, "set": dict(set_values), "unset": list(unset)})
+        return
     changes = [f"{key}={value}" for key, value in set_values] + [f"{key} back to its default" for key in unset]
     if partitions is not None:
         changes.append(format_count(partitions, "partition"))
@@ -271,27 +280,35 @@ def alter(
 @click.argument("names", type=TOPIC, metavar="TOPIC...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error.")
+@json_option
 @connects
-def delete(names: Sequence[str], yes: bool, if_exists: bool, target: Target) -> None:
+def delete(names: Sequence[str], yes: bool, if_exists: bool, as_json: bool, target: Target) -> None:
     """Delete topics with all their messages, for good."""
     if not yes:
         _confirm(f"Delete {', '.join(names)} with all messages, for good?")
 
-    async def work(cluster: "Cluster") -> None:
-        from martlet.client.admin import Admin
-        from martlet.client.errors import TopicMissing
+    async def work(cluster: "Cluster") -> list[dict[str, Any]]:
+        return [await _delete_one(cluster, name, if_exists=if_exists) for name in names]
 
-        for name in names:
-            try:
-                await Admin(cluster).delete_topic(name)
-            except TopicMissing:
-                if not if_exists:
-                    raise
-                print_note(f"{name} does not exist")
-            else:
-                print_note(f"deleted {name}")
+    done = run_with_cluster(target, work)
+    if as_json:
+        print_json(done)
 
-    run_with_cluster(target, work)
+
+async def _delete_one(cluster: "Cluster", name: str, *, if_exists: bool) -> dict[str, Any]:
+    """Told as it happens, because a later topic of the same command may fail."""
+    from martlet.client.admin import Admin
+    from martlet.client.errors import TopicMissing
+
+    try:
+        await Admin(cluster).delete_topic(name)
+    except TopicMissing:
+        if not if_exists:
+            raise
+        print_note(f"{name} does not exist")
+        return {"name": name, "deleted": False}
+    print_note(f"deleted {name}")
+    return {"name": name, "deleted": True}
 
 
 def _confirm(question: str) -> None:

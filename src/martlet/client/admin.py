@@ -137,7 +137,7 @@ class Admin:
         async def attempt() -> CreatedTopic:
             response = await (await self._cluster.controller()).call(CREATE_TOPICS, request)
             result = _only(response.topics)
-            _check(result.error_code, result.error_message, f"topic {topic.name!r} was not created")
+            _check(result.error_code, result.error_message, f"topic {topic.name!r} was not created", named=topic.name)
             return CreatedTopic(result.name, result.topic_id, result.num_partitions, result.replication_factor)
 
         return await self._change(f"creating topic {topic.name!r}", attempt)
@@ -289,9 +289,12 @@ def _only(results: Sequence[Result]) -> Result:
     return results[0]
 
 
-def _check(number: int, message: str | None, what: str) -> None:
+def _check(number: int, message: str | None, what: str, *, named: str | None = None) -> None:
+    """Raise the error there is; a sentence of the broker that names the thing itself needs no more words of ours."""
     if number:
         code = error_code(number)
+        if message and named and named in message:
+            raise ApiError(code, message)
         raise ApiError(code, f"{what}: {message or ERROR_TABLE[code].text}")
 
 
@@ -299,7 +302,7 @@ def _check_topic(number: int, message: str | None, name: str) -> None:
     if error_code(number) in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
         # The broker we ask for changes knows all topics: unknown there is unknown, not "later".
         raise TopicMissing(name)
-    _check(number, message, f"topic {name!r}")
+    _check(number, message, f"topic {name!r}", named=name)
 
 
 def _config_entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:

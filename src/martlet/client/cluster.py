@@ -123,12 +123,20 @@ class Cluster:
             connection = self._connections.get(key)
             if connection is not None and connection.is_open:
                 return connection
-            if self._closed:
-                raise ConnectionFailed("this client is closed")
+            self._check_open()
             connection = Connection(address, self.options)
             await connection.start()
+            try:
+                self._check_open()
+            except ConnectionFailed:
+                connection.close()
+                raise
             self._connections[key] = connection
             return connection
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConnectionFailed("this client is closed")
 
     async def refresh(self, topics: Iterable[str], *, create: bool = False) -> None:
         """Ask for the brokers and these topics now; a topic's own error is raised, naming it."""
@@ -184,14 +192,14 @@ class Cluster:
         With `create`, a broker that creates topics on first use does so, and we wait until it is there.
         """
         retrying = Retrying(self.options, self.randomness, timeout_ms=self.options.unknown_topic_wait_ms)
-        while True:
-            known = self.known_topic(name)
-            if known is not None:
-                return known
+        known = self.known_topic(name)
+        while known is None:
             try:
                 await self.refresh([name], create=create)
             except ApiError as error:
                 await retrying.pause(error)
+            known = self.metadata.topics.get(name)
+        return known
 
     def known_topic(self, name: str) -> TopicInfo | None:
         """What `topic` would return without asking anybody, if it would."""

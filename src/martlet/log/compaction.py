@@ -12,8 +12,8 @@ How it works: the first pass notes the latest offset of each key in the part not
 to there, neighbours together while they fit into one. A group that loses nothing is left alone.
 
 Invariants: (1) of every key the last record below the high watermark survives (or was a tombstone past its deadline);
-(2) offsets and order stay, and the last batch of every group stays, emptied if need be, so that the
-end of the log can be reached; (3) the last batch of every producer stays, so that its sequence numbers survive a rebuild.
+(2) offsets and order stay, and the last batch of every group stays, emptied if need be, so that the end of the log can
+be reached; (3) the last batch of every producer stays, so that its sequence numbers survive a rebuild.
 Proved by: tests/unit/log/test_compaction.py, tests/properties/test_log_compaction.py
 """
 

@@ -25,6 +25,7 @@ CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 DELETED: Final = ".deleted"
 DELETED_DIRECTORY: Final = "-delete"
+STRAY_DIRECTORY: Final = "-stray"
 
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
@@ -68,7 +69,7 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
     return TopicPartition(match[1], int(match[2]))
 
 
-def deleted_directory(partition: TopicPartition, unique: str) -> str:
-    """The name under which a deleted partition waits for removal; long topics are cut to fit a file name."""
-    suffix = f"-{partition.partition}.{unique}{DELETED_DIRECTORY}"
+def aside_directory(partition: TopicPartition, unique: str, kind: str) -> str:
+    """The name of a partition that is deleted or stray; long topics are cut to fit a file name."""
+    suffix = f"-{partition.partition}.{unique}{kind}"
     return partition.topic[: _FILE_NAME_BYTES_MAX - len(suffix)] + suffix

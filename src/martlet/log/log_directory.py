@@ -29,7 +29,8 @@ from martlet.log.file_names import (
     LOG_START_OFFSETS,
     RECOVERY_FLOOR,
     RECOVERY_POINTS,
-    deleted_directory,
+    STRAY_DIRECTORY,
+    aside_directory,
     parse_partition_directory,
     partition_directory,
 )
@@ -62,10 +63,11 @@ class DirectoryCheckpoint:
                 self.failures[log.partition] = error
             else:
                 self.recovery_points[log.partition] = ticket.recovery_point
-        # In this order, so that a start offset never stands above its recovery point (I2).
+        # In this order and cut like this, a start offset never stands above its recovery point (I2).
+        starts = {name: min(start, self.recovery_points[name]) for name, start in self.log_start_offsets.items()}
         for name, offsets in (
             (RECOVERY_POINTS, self.recovery_points),
-            (LOG_START_OFFSETS, self.log_start_offsets),
+            (LOG_START_OFFSETS, {partition: start for partition, start in starts.items() if start > 0}),
             (CLEANED_OFFSETS, self.cleaned_offsets),
         ):
             path, content = f"{self.path}/{name}", encode_offsets(offsets)
@@ -90,9 +92,12 @@ class LogDirectory:
     def open(self, now_ms: int, options_for: Callable[[TopicPartition], LogOptions] | None = None) -> None:
         """Open every log found; those that fail are in `failures`. Raises StorageFailure when the directory fails."""
         disk, path = self._disk, self.path
-        disk.make_directory(path)
+        _make_durable_directory(disk, path)
         marker = f"{path}/{CLEAN_SHUTDOWN}"
         self.started_clean = disk.exists(marker)
+        if not self.started_clean:
+            # A directory made just before a kill is here but perhaps not yet durably so; logs rely on theirs.
+            disk.sync_directory(path)
         recovery_points = self._read_offsets(RECOVERY_POINTS)
         starts = self._read_offsets(LOG_START_OFFSETS) or {}
         cleaned = self._read_offsets(CLEANED_OFFSETS) or {}
@@ -147,15 +152,14 @@ class LogDirectory:
         self._logs.pop(partition, None)
         self.failures.pop(partition, None)
         self._set_aside.pop(partition, None)
-        directory = f"{self.path}/{partition_directory(partition)}"
-        if not self._disk.exists(directory):
-            return
-        number = 0
-        while self._disk.exists(target := f"{self.path}/{deleted_directory(partition, f'{number:08x}')}"):
-            number += 1
-        self._disk.rename(directory, target)
-        self._disk.sync_directory(self.path)
-        self._deleted.append(target)
+        target = self._move_aside(partition, DELETED_DIRECTORY)
+        if target is not None:
+            self._deleted.append(target)
+
+    def set_aside(self, partition: TopicPartition) -> str | None:
+        """Stop serving a log nobody owns but keep its files, under the name returned, for an operator to look at."""
+        self._logs.pop(partition, None)
+        return self._move_aside(partition, STRAY_DIRECTORY)
 
     def remove_deleted(self) -> int:
         """Remove the files of deleted logs; blocks, and may run in a thread. Returns how many logs that were."""
@@ -216,6 +220,17 @@ class LogDirectory:
         self._logs.clear()
         self.failures = failed
 
+    def _move_aside(self, partition: TopicPartition, suffix: str) -> str | None:
+        directory = f"{self.path}/{partition_directory(partition)}"
+        if not self._disk.exists(directory):
+            return None
+        number = 0
+        while self._disk.exists(target := f"{self.path}/{aside_directory(partition, f'{number:08x}', suffix)}"):
+            number += 1
+        self._disk.rename(directory, target)
+        self._disk.sync_directory(self.path)
+        return target
+
     def _open_log(self, partition: TopicPartition, options: LogOptions, checkpoint: LogCheckpoint, now_ms: int) -> None:
         directory = f"{self.path}/{partition_directory(partition)}"
         try:
@@ -237,10 +252,19 @@ class LogDirectory:
             return None
 
 
+def _make_durable_directory(disk: Disk, path: str) -> None:
+    missing = []
+    while path and not disk.exists(path):
+        missing.append(path)
+        path = path.rpartition("/")[0]
+    for directory in reversed(missing):
+        disk.make_directory(directory)
+        disk.sync_directory(directory.rpartition("/")[0] or ("/" if directory.startswith("/") else ""))
+
+
 def _note_offsets(checkpoint: DirectoryCheckpoint, partition: TopicPartition, known: LogCheckpoint) -> None:
-    recovery_point = known.recovery_point or 0
-    checkpoint.recovery_points[partition] = recovery_point
-    if min(known.log_start_offset, recovery_point) > 0:
-        checkpoint.log_start_offsets[partition] = min(known.log_start_offset, recovery_point)
+    checkpoint.recovery_points[partition] = known.recovery_point or 0
+    if known.log_start_offset > 0:
+        checkpoint.log_start_offsets[partition] = known.log_start_offset
     if known.cleaned_offset > 0:
         checkpoint.cleaned_offsets[partition] = known.cleaned_offset

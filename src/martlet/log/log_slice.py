@@ -8,14 +8,14 @@ from martlet.base.disk import DiskFile
 class LogSlice(NamedTuple):
     """Whole batches of one segment, not read yet; stays readable when the segment is deleted meanwhile.
 
-    `read` may wait for the device and may run in a worker thread. `is_sealed` tells that the segment gets no more
-    batches: a fetch that ends here goes on in the next one and must not wait for data.
+    `read` may wait for the device and may run in a worker thread. `is_final` tells that waiting would not make the
+    slice longer, because the byte limit or the segment ends it and not the log.
     """
 
     file: DiskFile | None
     position: int
     size: int
-    is_sealed: bool
+    is_final: bool
 
     def read(self) -> bytes:
         return b"" if self.file is None else self.file.pread(self.size, self.position)

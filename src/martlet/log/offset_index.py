@@ -91,7 +91,7 @@ def decode_offset_index(content: bytes, *, log_bytes: int) -> OffsetIndex:
     del index.offsets[keep:], index.positions[keep:]
     index.persisted = keep
     index.has_excess = len(content) > keep * ENTRY_BYTES
-    index.is_proven = False
+    index.is_proven = keep == 0
     return index
 
 

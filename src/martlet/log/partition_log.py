@@ -119,7 +119,10 @@ class PartitionLog:
         checkpoint: LogCheckpoint,
         now_ms: int,
     ) -> "PartitionLog":
-        """The log in `directory`, made when missing and recovered when needed; raises StorageFailure on damage."""
+        """The log in `directory`, made when missing and recovered when needed; raises StorageFailure on damage.
+
+        A directory that exists is taken to be durable; one made here becomes so with the first flush.
+        """
         is_new_directory = not disk.exists(directory)
         if is_new_directory:
             disk.make_directory(directory)
@@ -286,11 +289,12 @@ class PartitionLog:
         else:
             segment, start = self._find_sealed(offset)
         stop = segment.size if end_offset >= segment.next_offset else segment.position_of(end_offset)
-        if stop - start > max_bytes:
+        is_cut = stop - start > max_bytes
+        if is_cut:
             stop = min(stop, segment.cut_before(start + max_bytes, start=start, at_least_one=at_least_one))
         if stop <= start:
             return NOTHING
-        return LogSlice(segment.file, start, stop - start, segment.is_sealed)
+        return LogSlice(segment.file, start, stop - start, is_cut or segment.is_sealed)
 
     def _find_sealed(self, offset: int) -> tuple[Segment, int]:
         segments = self._segments
@@ -408,7 +412,7 @@ class PartitionLog:
             self._discard(self._segments.remove_last())
         segment.truncate(position)
         self._snapshots.remove_beyond(end_offset)
-        self._disk.sync_directory(self.directory)
+        self._sync_names()
         self.epochs.truncate_from_end(end_offset)
         self._set_end(end_offset, now_ms)
         self.producers = replay_producers(self._snapshots, self._segments, end_offset, self._options, now_ms)
@@ -419,9 +423,9 @@ class PartitionLog:
         for segment in reversed(list(self._segments)):
             self._discard(segment)
         self._snapshots.remove_all()
-        self._disk.sync_directory(self.directory)
+        self._sync_names()
         self._segments = SegmentList([self._create_segment(offset)])
-        self._disk.sync_directory(self.directory)
+        self._sync_names()
         self.epochs.clear()
         self.producers.clear()
         self.log_start_offset = offset
@@ -459,8 +463,7 @@ class PartitionLog:
         for _ in range(count):
             # What stays is durable in the directory before anything goes, and the older goes durably before the newer:
             # a crash must leave a log without a hole.
-            self._disk.sync_directory(self.directory)
-            self._synced_directory_changes = self._directory_changes
+            self._sync_names()
             gone = self._segments.remove_first().rename(DELETED)
             self._deleted_files += [(now_ms, path) for path in gone]
             self._directory_changes += 1
@@ -593,6 +596,13 @@ class PartitionLog:
         self._disk.replace_file(f"{self.directory}/{RECOVERY_FLOOR}", encode_offsets({self.partition: offset}))
         self._has_floor = True
         self._generation += 1
+
+    def _sync_names(self) -> None:
+        self._disk.sync_directory(self.directory)
+        self._synced_directory_changes = self._directory_changes
+        if self._parent_changed:
+            self._disk.sync_directory(self.directory.rpartition("/")[0])
+            self._parent_changed = False
 
     def _discard(self, segment: Segment) -> None:
         for path in segment.rename(DELETED):

@@ -83,13 +83,13 @@ def apply_floor(checkpoint: LogCheckpoint, content: bytes, partition: TopicParti
 def load_log(disk: Disk, directory: str, options: LogOptions, checkpoint: LogCheckpoint, now_ms: int) -> LoadedLog:
     """Everything of a partition's directory; raises StorageFailure when acknowledged data is damaged or missing."""
     finish_swaps(disk, directory)
-    segments, snapshot_offsets = _take_stock(disk, directory, options, checkpoint.log_start_offset)
+    segments, snapshot_offsets, has_removed = _take_stock(disk, directory, options, checkpoint.log_start_offset)
     snapshots = ProducerSnapshots(disk, directory, snapshot_offsets)
     is_new = not segments
     if is_new:
         segments = [_first_segment(disk, directory, options, checkpoint)]
     examined = _examine(disk, directory, segments, checkpoint)
-    if snapshots.remove_beyond(examined.end_offset) or examined.cut_bytes:
+    if snapshots.remove_beyond(examined.end_offset) or examined.cut_bytes or has_removed:
         disk.sync_directory(directory)
     snapshots.keep_only({segment.base_offset for segment in segments})
     known = SegmentList(segments)
@@ -134,9 +134,9 @@ def replay_producers(
 
 def _take_stock(
     disk: Disk, directory: str, options: LogOptions, log_start_offset: int
-) -> tuple[list[Segment], list[int]]:
-    """Segments and snapshots in the directory; removes what was deleted before."""
-    segments, snapshots = [], []
+) -> tuple[list[Segment], list[int], bool]:
+    """Segments and snapshots in the directory; removes what was deleted before, and tells whether there was any."""
+    segments, snapshots, has_removed = [], [], False
     for name, is_directory, size in disk.list_directory(directory):
         parsed = None if is_directory else parse_offset_file(name)
         if parsed is None:
@@ -144,6 +144,7 @@ def _take_stock(
         offset, suffix = parsed
         if suffix.endswith(DELETED):
             disk.remove(f"{directory}/{name}")
+            has_removed = True
         elif suffix == LOG:
             interval = options.index_interval_bytes
             segments.append(Segment(disk, directory, offset, size=size, index_interval_bytes=interval))
@@ -153,12 +154,13 @@ def _take_stock(
         # Deleted, but the removal did not survive a crash.
         for path in segments.pop(0).rename(DELETED):
             disk.remove(path)
+        has_removed = True
     for segment, following in pairwise(segments):
         segment.is_sealed = True
         segment.next_offset = following.base_offset
     if segments:
         segments[-1].next_offset = _NEVER
-    return segments, snapshots
+    return segments, snapshots, has_removed
 
 
 def _first_segment(disk: Disk, directory: str, options: LogOptions, checkpoint: LogCheckpoint) -> Segment:

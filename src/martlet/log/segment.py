@@ -185,11 +185,13 @@ class Segment:
         entry = index.entry_before(offset - self.base_offset)
         if entry < 0:
             return self._walk_to(offset, 0)
-        place = self._place_at(index.positions[entry])
-        if place is None or place.last_offset != self.base_offset + index.offsets[entry]:
-            self.rebuild_indexes()
-            return self.find(offset)
-        return self._walk_to(offset, place.position + place.size)
+        position = index.positions[entry]
+        if not index.is_proven:
+            place = self._place_at(position)
+            if place is None or place.last_offset != self.base_offset + index.offsets[entry]:
+                self.rebuild_indexes()
+                return self.find(offset)
+        return self._walk_to(offset, position)
 
     def cut_before(self, limit: int, *, start: int, at_least_one: bool) -> int:
         """An end of a batch near below `limit`; with `at_least_one` never before the end of the one at `start`."""

@@ -21,6 +21,8 @@ OPENED_BYTES_MAX: Final = 64 << 20
 """What the records of one batch may decompress to where a broker has to look inside."""
 
 _NO_TIMESTAMP: Final = -1
+_RECORD_BYTES_MIN: Final = 7
+"""Length, attributes, two deltas, two lengths and a header count, of one byte each."""
 _ZSTD_SINCE_VERSION: Final = 7
 _UNKNOWN_BITS: Final = ~0x1F
 _CONTROL_BIT: Final = 0x20
@@ -68,6 +70,7 @@ def check_client_batch(
     if (
         header.record_count <= 0
         or header.record_count != header.last_offset_delta + 1
+        or (not attributes & 7 and header.record_count * _RECORD_BYTES_MIN > size - HEADER_BYTES)
         or attributes & (_UNKNOWN_BITS | _LOG_APPEND_TIME_BIT)
         or header.producer_id < -1
         or (header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0))
@@ -97,6 +100,8 @@ def _invalid(header: BatchHeader) -> ApiError:
     attributes = header.attributes
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         detail = f"{header.record_count} records do not fit offsets 0 to {header.last_offset_delta}"
+    elif not attributes & 7 and header.record_count * _RECORD_BYTES_MIN > header.size - HEADER_BYTES:
+        detail = f"{header.size} bytes cannot hold {header.record_count} records"
     elif attributes & _CONTROL_BIT:
         detail = "only brokers write control batches"
     elif attributes & _UNKNOWN_BITS:

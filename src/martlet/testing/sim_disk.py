@@ -211,6 +211,7 @@ class SimDisk:
 
     def sync_directory(self, path: str) -> None:
         self._check_running()
+        path = path.rstrip("/")
         if path not in self._directories:
             raise StorageFailure(f"{path}: No such file or directory")
         self._sync_may_fail(path)

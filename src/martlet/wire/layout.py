@@ -16,7 +16,8 @@ import dataclasses
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from importlib import import_module
 from typing import Any, Final
@@ -100,12 +101,34 @@ def message_layout(message_class: type[Any], version: int) -> StructLayout:
     """The layout of a version of one of our request, response or data classes; ValueError when there is none."""
     api = message_class.__module__.rpartition(".")[2]
     try:
-        module = import_module(f"kio.schema.{api}.v{version}.{message_kind(message_class)}")
+        with _without_hypothesis():
+            module = import_module(f"kio.schema.{api}.v{version}.{message_kind(message_class)}")
     except ModuleNotFoundError as problem:
         if problem.name == "kio":
             raise
         raise ValueError(f"{message_class.__name__} has no version {version}") from None
     return _struct_layout(getattr(module, message_class.__name__), sys.modules[message_class.__module__])
+
+
+@contextmanager
+def _without_hypothesis() -> Iterator[None]:
+    """Hide hypothesis while the schema library is first imported.
+
+    Where hypothesis is installed kio registers its types with it, and that costs a second of start-up.
+    """
+    if "kio" in sys.modules:
+        yield
+        return
+    modules: dict[str, Any] = sys.modules
+    names = ("hypothesis", "hypothesis.strategies")
+    hidden = {name: modules[name] for name in names if name in modules}
+    modules.update(dict.fromkeys(names))
+    try:
+        yield
+    finally:
+        for name in names:
+            del modules[name]
+        modules.update(hidden)
 
 
 def message_kind(message_class: type[Any]) -> str:

@@ -1,9 +1,9 @@
 """The command itself: help, version, completion, settings, and how quickly it answers."""
 
 import json
+import resource
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -141,11 +141,14 @@ def test_help_imports_nothing_heavy() -> None:
         assert loaded in ("[]", "['asyncio']"), (arguments, loaded)
 
 
-def test_help_answers_at_once() -> None:
-    code = "from martlet.cli.main import run; run(['--help'])"
-    best = 10.0
+@pytest.mark.parametrize("arguments", [["--help"], ["topic", "--help"]])
+def test_help_needs_less_than_a_third_of_a_second(arguments: list[str]) -> None:
+    """Of processor time, and the best of five, so that a busy machine does not fail the test."""
+    code = f"from martlet.cli.main import run; run({arguments!r})"
+    taken = []
     for _ in range(5):
-        started = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-        best = min(best, time.perf_counter() - started)
-    assert best < 0.3
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    assert min(taken) < 0.3

@@ -80,7 +80,7 @@ def test_creating_what_exists_is_a_conflict_that_names_the_next_step(broker: Fak
         5,
         "",
         lines(
-            "error: topic 'orders' was not created: Topic 'orders' exists.",
+            "error: Topic 'orders' exists.",
             " hint: `martlet topic describe NAME` shows it; with --if-not-exists this is no error",
         ),
     )
@@ -228,7 +228,10 @@ def test_a_bad_json_line_is_named_and_what_came_before_is_published(broker: Fake
     lines_in = b'{"value": "good", "partition": 0}\nbad\n'
     ran = martlet("publish", "orders", "--jsonl", "--bootstrap", bootstrap, stdin=lines_in)
     assert ran.exit_code == 2
-    assert ran.stderr == "error: line 2 of standard input: not JSON: Expecting value: line 1 column 1 (char 0)\n"
+    assert ran.stderr == lines(
+        "published 1 message before this:",
+        "error: line 2 of standard input: not JSON: Expecting value: line 1 column 1 (char 0)",
+    )
     assert len(stored(broker)) == 1
 
 

@@ -19,6 +19,10 @@ def test_a_table_without_rows_is_its_header() -> None:
     assert render_table(["A", "B"], []) == "A  B"
 
 
+def test_a_column_without_any_value_is_no_column_of_numbers() -> None:
+    assert render_table(["RACK", "N"], [[None, 1], [None, 22]]) == "RACK   N\n-      1\n-     22"
+
+
 def test_wide_characters_keep_the_columns_straight() -> None:
     assert display_width("注文") == 4
     assert display_width("e\N{COMBINING ACUTE ACCENT}") == 1
@@ -28,6 +32,12 @@ def test_wide_characters_keep_the_columns_straight() -> None:
 def test_control_characters_cannot_drive_the_terminal() -> None:
     assert printable("a\x1b[31mb\n") == "a\\x1b[31mb\\n"
     assert "\x1b" not in render_table(["V"], [["\x1b]0;title\x07"]])
+
+
+def test_the_last_column_is_folded_to_the_width_of_the_terminal() -> None:
+    rows = [["a", "one two three four five six seven"], ["b", ""]]
+    assert render_table(["N", "MEANING"], rows, width=27) == ("N  MEANING\na  one two three four five\n   six seven\nb")
+    assert render_table(["N", "MEANING"], rows, width=5) == render_table(["N", "MEANING"], rows, width=27)
 
 
 def test_the_header_is_bold_only_with_colour() -> None:

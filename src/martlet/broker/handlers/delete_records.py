@@ -34,6 +34,8 @@ async def handle(
         )
         for topic in request.topics
     ]
+    done = [(topic.name, one.partition_index) for topic in topics for one in topic.partitions if not one.error_code]
+    await broker.partitions.flusher.flush_all([broker.partitions.get(*name) for name in done])
     await broker.checkpoint()
     return DeleteRecordsResponse(topics=topics)
 

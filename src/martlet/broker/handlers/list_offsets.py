@@ -74,7 +74,7 @@ def look_up(partition: Partition, timestamp: int, version: int) -> tuple[int, in
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, NO_OFFSET, NO_LEADER_EPOCH
     if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp_offset(end)
+        found = log.max_timestamp_offset(end_offset=end)
     elif timestamp >= 0:
         found = log.offset_for_timestamp(timestamp, end_offset=end)
     else:

@@ -1,0 +1,35 @@
+"""What the end-to-end tests of the command share: a real broker, and the command run against it."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import pytest
+
+from martlet.testing.running_broker import RunningBroker
+from tests.unit.cli.command_line import Ran
+from tests.unit.cli.command_line import martlet as run_martlet
+
+Martlet: TypeAlias = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    with RunningBroker() as running:
+        yield running
+
+
+@pytest.fixture
+def clean_environment() -> dict[str, str]:
+    """The environment without anybody's MARTLET_*."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("MARTLET_")}
+
+
+@pytest.fixture
+def martlet(broker: RunningBroker) -> Martlet:
+    """Runs `martlet` command lines against the broker, inside this process."""
+
+    def run(*arguments: str, stdin: bytes = b"") -> Ran:
+        return run_martlet(*arguments, stdin=stdin, environment={"MARTLET_BOOTSTRAP": broker.bootstrap_servers})
+
+    return run
