@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.crash_clients import (
+    ANSWER_SECONDS_MAX,
     IdempotentPublisher,
     SinglePublisher,
     TailReader,
@@ -35,7 +36,7 @@ from bench.crash_clients import (
     read_with_librdkafka,
 )
 from bench.crash_history import VIOLATIONS_SHOWN, History, Kind, violations
-from bench.processes import READY_SECONDS_MAX, BrokerProcess, ProcessFailed, end_with_children
+from bench.processes import BrokerProcess, ProcessFailed, end_with_children
 from bench.report import say
 from bench.wire_client import TopicInfo, WireClient
 
@@ -45,6 +46,7 @@ _PARTITIONS: Final = 3
 _WORK_SECONDS: Final = (0.05, 1.5)
 _SECOND_KILL_SHARE: Final = 0.1
 _SECOND_KILL_SECONDS: Final = (0.02, 0.6)
+_START_SECONDS_MAX: Final = 40.0
 _CHECK_EVERY_ROUNDS: Final = 20
 _ACKNOWLEDGED_PER_ROUND_MIN: Final = 20
 """A run in which nothing happens must not pass."""
@@ -147,14 +149,17 @@ class CrashTest:
     def _start_broker(self) -> float:
         """Start it and publish until a message is accepted; the seconds that took."""
         self._broker.start()
-        deadline = time.perf_counter() + READY_SECONDS_MAX
+        deadline = time.perf_counter() + _START_SECONDS_MAX
         while time.perf_counter() < deadline:
-            with contextlib.suppress(OSError), WireClient(self._broker.port, timeout_seconds=30) as client:
+            with (
+                contextlib.suppress(OSError),
+                WireClient(self._broker.port, timeout_seconds=ANSWER_SECONDS_MAX) as client,
+            ):
                 if publish_once(client, self._topic, self.report.history, Kind.PROBE, 0, 1):
                     return time.perf_counter() - self._broker.started_at
             self._broker.check_running()
             time.sleep(0.002)
-        raise ProcessFailed(f"no message was accepted after {READY_SECONDS_MAX:.0f} s: {self._broker.last_words()}")
+        raise ProcessFailed(f"no message was accepted after {_START_SECONDS_MAX:.0f} s: {self._broker.last_words()}")
 
     def _check(self, when: str, *, independent: bool = False) -> bool:
         """Read everything and judge it; whether something is wrong."""

@@ -13,12 +13,14 @@ from typing import Final
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from bench.batches import build_values_batch
-from bench.crash_history import History, Kind, ReadMessage, name_of, value_of
+from bench.crash_history import History, Kind, Name, ReadMessage, name_of, value_of
 from bench.wire_client import RequestRefused, TopicInfo, WireClient
 from martlet.base.errors import ErrorCode
 from martlet.wire.batch import crc_matches, iterate_batches
 from martlet.wire.records.record import read_records
 
+ANSWER_SECONDS_MAX: Final = 15.0
+"""A killed broker's connections end at once; whoever waits as long as this waits for a broker that hangs."""
 _PACE_SECONDS: Final = 0.01
 _MESSAGES_PER_STEP: Final = 20
 _FETCH_BYTES: Final = 4 << 20
@@ -45,6 +47,10 @@ class Worker:
         self._step = step
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
 
     def start(self) -> None:
         self._thread.start()
@@ -94,16 +100,22 @@ class IdempotentPublisher:
         for _ in range(_MESSAGES_PER_STEP):
             partition = self._random.randrange(self._topic.partitions)
             name = self._history.next_name(Kind.IDEMPOTENT, partition)
-            while True:
-                try:
-                    self._producer.produce(
-                        self._topic.name, value_of(name), partition=partition, on_delivery=self._on_delivery
-                    )
-                    break
-                except BufferError:
-                    self._producer.poll(0.05)
+            while not self._try_to_send(name):
+                if self.worker.is_stopping:
+                    return
+                self._producer.poll(0.05)
         self._producer.poll(0)
         time.sleep(_PACE_SECONDS)
+
+    def _try_to_send(self, name: Name) -> bool:
+        """False when the producer's queue is full, as it is while the broker is away."""
+        try:
+            self._producer.produce(
+                self._topic.name, value_of(name), partition=name.partition, on_delivery=self._on_delivery
+            )
+        except BufferError:
+            return False
+        return True
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         name = name_of(message.value() or b"")
@@ -141,7 +153,7 @@ class SinglePublisher:
     def _step(self) -> None:
         try:
             if self._client is None:
-                self._client = WireClient(self._port, timeout_seconds=30)
+                self._client = WireClient(self._port, timeout_seconds=ANSWER_SECONDS_MAX)
             partition = self._random.randrange(self._topic.partitions)
             publish_once(self._client, self._topic, self._history, Kind.SINGLE, partition, self._random.randrange(1, 6))
             time.sleep(0.001)
@@ -164,8 +176,10 @@ def publish_once(
     names = [history.next_name(kind, partition) for _ in range(count)]
     try:
         result = client.publish(topic.name, partition, build_values_batch([value_of(name) for name in names]))
-    except OSError:
+    except OSError as error:
         history.unknown.update(names)
+        if isinstance(error, TimeoutError):
+            history.complaints.append(f"a publish to partition {partition} was not answered: the broker hangs")
         raise
     if not result.error_code:
         history.acknowledged.update((name, result.base_offset + number) for number, name in enumerate(names))
@@ -188,7 +202,7 @@ class TailReader:
     def _step(self) -> None:
         try:
             if self._client is None:
-                self._client = WireClient(self._port, timeout_seconds=30)
+                self._client = WireClient(self._port, timeout_seconds=ANSWER_SECONDS_MAX)
             for partition, offset in enumerate(self._offsets):
                 messages, self._offsets[partition] = read_once(self._client, self._topic, partition, offset)
                 self._history.saw(partition, messages)

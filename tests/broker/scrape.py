@@ -4,7 +4,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 
-UNEXPECTED = 'martlet_request_errors_total{error="UNKNOWN_SERVER_ERROR"}'
+UNEXPECTED = 'martlet_request_errors_total{error="unknown_server_error"}'
 PARKED_FETCHES = "martlet_parked_fetches"
 CONNECTIONS = "martlet_connections"
 

@@ -17,11 +17,12 @@ import resource
 import socket
 from collections.abc import Mapping
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from martlet import __version__
 from martlet.base.clock import Clock, SystemClock
 from martlet.base.disk import Disk, SystemDisk
+from martlet.base.errors import ErrorCode, InvariantViolation
 from martlet.base.ids import BrokerId, Incarnation
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource, SystemRandomness
@@ -110,6 +111,7 @@ class BrokerApp:
     # --- starting, in order; each step pushes its own undoing on the stack
 
     async def _start(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(self._callback_failed)
         settings = self.settings = within_file_limit(self.settings, raise_file_limit())
         listening = bind(self.kafka_address)
         self._stack.callback(listening.close)
@@ -243,6 +245,14 @@ class BrokerApp:
             self._failure = error
             self._failed.set()
 
+    def _callback_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A timer or callback of ours raised: nobody else would notice."""
+        self._metrics.errors_total[ErrorCode.UNKNOWN_SERVER_ERROR] += 1
+        error = context.get("exception")
+        logger.error("%s", context.get("message"), exc_info=error)
+        if isinstance(error, InvariantViolation):
+            self.fail(error)
+
     async def wait_failed(self) -> BaseException:
         """Return the reason once the broker has failed; for whoever runs the process."""
         await self._failed.wait()
@@ -284,5 +294,5 @@ def within_file_limit(settings: BrokerSettings, file_limit: int) -> BrokerSettin
     connections_max = max(1, file_limit - max(file_limit // 4, _FILES_RESERVED))
     if settings.connections_max <= connections_max:
         return settings
-    logger.warning("only %d connections can be served: the system allows %d open files", connections_max, file_limit)
+    logger.info("only %d connections can be served: the system allows %d open files", connections_max, file_limit)
     return dataclasses.replace(settings, connections_max=connections_max)

@@ -155,8 +155,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return False
         if not self._line:
             return True
+        if not self._line_is_produce or self._line[-1].holds_line:
+            return False
         is_produce = len(frame) > 1 and frame[0] == 0 and frame[1] == _PRODUCE
-        return self._line_is_produce and is_produce and len(self._line) < self._settings.in_flight_requests_max
+        return is_produce and len(self._line) < self._settings.in_flight_requests_max
 
     def _start(self, frame: memoryview) -> None:
         header = read_request_header(frame)
@@ -204,6 +206,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._pump()
         elif self._held is not None and not self._pumping:
             self._pump()
+
+    def line_released(self) -> None:
+        """The last request in the line lets others start."""
+        self._pump()
 
     # --- flow control and endings
 

@@ -8,7 +8,7 @@ How it works: `start` lists the whole store into the image and then watches from
 store has forgotten means listing again; a store that cannot be reached is tried again. Anything else ends the
 feed, fails all waiters and is reported to `on_failure`, once.
 
-Proved by: tests/unit/broker/test_topic_admin.py
+Proved by: tests/unit/broker/test_metadata_feed.py
 """
 
 import asyncio

@@ -9,7 +9,7 @@ and no acknowledgement gets ahead of the device; (P3) a waiter is told once.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from martlet.base.errors import ApiError, DiskFull, ErrorCode, StorageFailure
 from martlet.base.ids import TopicId, TopicPartition
@@ -17,9 +17,12 @@ from martlet.base.invariant import invariant
 from martlet.broker.flush_policy import FlushMode, FlushPolicy
 from martlet.log.log_slice import Appended, LogSlice
 from martlet.log.partition_log import PartitionLog
-from martlet.log.validation import check_client_batch
 from martlet.observe.metrics import TopicCounters
-from martlet.wire.batch import BatchHeader
+from martlet.wire.batch import BatchHeader, read_batch_header
+from martlet.wire.compression import Compression
+
+LONG_CHECK_BYTES: Final = 16_384
+"""A compressed batch from this size on is opened in a thread where it has to be opened at all."""
 
 
 class PartitionListener(Protocol):
@@ -89,15 +92,20 @@ class Partition:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
         raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    def append(self, records: memoryview | None, *, produce_version: int, now_ms: int) -> Appended:
-        """Check and append one batch as a client sent it; raises ApiError when it is refused."""
+    def check_takes_long(self, records: memoryview) -> bool:
+        """Whether checking this batch means decompressing much, which must not happen on the event loop."""
+        options = self.log.options
+        if len(records) < LONG_CHECK_BYTES or not (options.compact or options.bounds_past_timestamps):
+            return False
+        return read_batch_header(records).compression != Compression.NONE
+
+    def append(self, records: memoryview, header: BatchHeader, *, now_ms: int) -> Appended:
+        """Append one batch that `check_client_batch` has passed; raises ApiError when it is refused."""
         self.check_online()
         log = self.log
-        header = check_client_batch(records, log.options, now_ms=now_ms, produce_version=produce_version)
-        invariant(records is not None, "a checked batch has bytes")
         if header.is_transactional:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions")
-        appended = self._write(records, header, now_ms)  # type: ignore[arg-type]
+        appended = self._write(records, header, now_ms)
         if not appended.duplicate:
             counters = self.counters
             counters.messages_in += header.record_count

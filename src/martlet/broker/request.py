@@ -54,17 +54,21 @@ class ReplyLine(Protocol):
 
     def reply_ready(self) -> None: ...
 
+    def line_released(self) -> None: ...
+
     def refuse(self, reason: str, kind: DropReason = ...) -> None: ...
 
 
 class Reply:
     """One request's place in its connection's line of replies; completed exactly once."""
 
-    __slots__ = ("_line", "abandoned", "chunks", "header", "on_abandoned", "ready")
+    __slots__ = ("_line", "abandoned", "chunks", "header", "holds_line", "on_abandoned", "ready")
 
     def __init__(self, header: RequestHeader, line: ReplyLine) -> None:
         self.header = header
         self.ready = False
+        self.holds_line = False
+        """Set while no later request may start, although publishes otherwise may follow publishes."""
         self.chunks: Sequence[Buffer] = ()
         self.abandoned = False
         self.on_abandoned: Callable[[], None] | None = None
@@ -88,6 +92,12 @@ class Reply:
             return
         self.ready = True
         self._line.reply_ready()
+
+    def release_line(self) -> None:
+        """Let later requests start although this one is not answered yet."""
+        self.holds_line = False
+        if not self.abandoned:
+            self._line.line_released()
 
     def abandon(self) -> None:
         """The connection is gone: nobody waits for this reply any more."""

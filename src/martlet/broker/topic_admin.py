@@ -11,16 +11,17 @@ same topic id is used again, ids of a block are skipped, settings are set to the
 
 Invariants: C1–C2 of `topic_decisions.py`, B1–B3 of `broker_decisions.py`.
 
-Proved by: tests/unit/broker/test_topic_admin.py
+Proved by: tests/unit/broker/test_topic_admin.py, tests/unit/broker/test_topic_admin_faults.py
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
 from martlet.base.clock import Clock
-from martlet.base.errors import ApiError, DiskFull, ErrorCode
+from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import NO_BROKER, NO_TOPIC_ID, BrokerId, Incarnation, TopicId
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
@@ -49,7 +50,16 @@ from martlet.cluster.keys import (
     unfinished_key,
 )
 from martlet.cluster.records import BrokerRecord, Member, TopicRecord, decode_unfinished
-from martlet.cluster.store import CommitPlan, CommitResult, MetaStore, StoreUnavailable, UnknownOutcome, commit_plan
+from martlet.cluster.store import (
+    CommitPlan,
+    CommitResult,
+    Entry,
+    MetaStore,
+    StoreClosed,
+    StoreUnavailable,
+    UnknownOutcome,
+    commit_plan,
+)
 from martlet.cluster.topic_decisions import (
     TopicDefaults,
     TopicDesign,
@@ -186,9 +196,9 @@ class TopicAdmin:
         for _ in range(_ATTEMPTS_MAX):
             plan = plan_registration(
                 registration,
-                cluster=await self._store.get(CLUSTER_KEY),
-                broker=await self._store.get(broker_key(registration.id)),
-                counter=await self._store.get(INCARNATION_COUNTER_KEY),
+                cluster=await self._get(CLUSTER_KEY),
+                broker=await self._get(broker_key(registration.id)),
+                counter=await self._get(INCARNATION_COUNTER_KEY),
                 new_cluster_id=new_cluster_id,
                 now_ms=self._clock.now_ms(),
             )
@@ -211,7 +221,7 @@ class TopicAdmin:
     async def allocate_producer_ids(self, count: int = PRODUCER_ID_BLOCK) -> range:
         """Take ids that nobody has had or will have."""
         for _ in range(_ATTEMPTS_MAX):
-            plan, block = plan_producer_ids(await self._store.get(PRODUCER_ID_COUNTER_KEY), count)
+            plan, block = plan_producer_ids(await self._get(PRODUCER_ID_COUNTER_KEY), count)
             if await self._commit(plan) is not None:
                 return block
         raise _too_many_attempts()
@@ -245,7 +255,7 @@ class TopicAdmin:
 
     async def _try_large(self, wish: TopicWish, topic_id: TopicId) -> bool:
         design = self._design(wish, topic_id)
-        intent = await self._store.get(unfinished_key(topic_id))
+        intent = await self._get(unfinished_key(topic_id))
         if intent is not None:
             return await self._commit_all(plan_large_topic_rest(design, intent.mod_revision))
         started = await self._commit(plan_large_topic_start(design, self._me))
@@ -254,7 +264,8 @@ class TopicAdmin:
     async def _remove_unfinished(self, topic_id: TopicId | None = None) -> None:
         """Remove what is left of this topic or, without an id, of all topics whose makers are gone."""
         alive = self._image.incarnations()
-        listing = await self._store.list(UNFINISHED_PREFIX)
+        with _retriable():
+            listing = await self._store.list(UNFINISHED_PREFIX)
         for intent in map(decode_unfinished, listing.entries):
             abandoned = alive.get(intent.maker.broker) != intent.maker.incarnation
             if intent.topic_id == topic_id or (topic_id is None and abandoned):
@@ -329,20 +340,29 @@ class TopicAdmin:
 
     async def _commit(self, plan: CommitPlan, *, wait: bool = True) -> CommitResult | None:
         """The result once the image has it; None, with the image up to date, when it must be decided again."""
-        try:
+        with _retriable():
             try:
                 result = await commit_plan(self._store, plan)
             except UnknownOutcome as error:
                 logger.warning("metadata: %s; reading back", error)
                 await self._wait_applied((await self._store.list(CLUSTER_KEY)).revision)
                 return None
-        except StoreUnavailable as error:
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
-        except DiskFull as error:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the broker's disk is full: {error}") from error
-        if wait or not result.succeeded:
-            await self._wait_applied(result.revision)
+            if wait or not result.succeeded:
+                await self._wait_applied(result.revision)
         return result if result.succeeded else None
+
+    async def _get(self, key: str) -> Entry | None:
+        with _retriable():
+            return await self._store.get(key)
+
+
+@contextmanager
+def _retriable() -> Iterator[None]:
+    """A store out of reach, or closed because the broker stops: the client may try again, elsewhere or later."""
+    try:
+        yield
+    except (StoreUnavailable, StoreClosed) as error:
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
 
 
 def _too_many_attempts() -> ApiError:

@@ -10,11 +10,11 @@ R1 the leader of a partition is in its in-sync set, and its entry there names th
 R2 a membership entry counts only for the incarnation it names: a restarted broker is out by that alone;
 R3 a value that cannot be read is a StorageFailure naming its key; it is never taken for "nothing there".
 
-Proved by: tests/unit/cluster/test_records.py
+Proved by: tests/unit/cluster/test_cluster_records.py
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -26,6 +26,8 @@ from martlet.cluster.store import Entry
 T = TypeVar("T")
 
 NO_CONFIGS: Final[Mapping[str, str]] = {}
+
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 class Member(NamedTuple):
@@ -268,8 +270,8 @@ def _partition(entry: Entry, value: dict[str, Any]) -> PartitionRecord:
         replicas=tuple(value["replicas"]),
         leader=None if leader is None else BrokerId(int(leader)),
         leader_epoch=LeaderEpoch(int(value["leader_epoch"])),
-        isr=tuple(Member(*member) for member in value["isr"]),
-        elr=tuple(Member(*member) for member in value.get("elr", ())),
+        isr=_members(value["isr"]),
+        elr=_members(value.get("elr", ())),
         last_known_elr=tuple(value.get("last_known_elr", ())),
         adding=tuple(value.get("adding", ())),
         removing=tuple(value.get("removing", ())),
@@ -277,8 +279,12 @@ def _partition(entry: Entry, value: dict[str, Any]) -> PartitionRecord:
     )
 
 
+def _members(pairs: Sequence[Sequence[int]]) -> tuple[Member, ...]:
+    return tuple([Member(BrokerId(broker), Incarnation(incarnation)) for broker, incarnation in pairs])
+
+
 def _write(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def _read(entry: Entry, build: Callable[[Any], T]) -> T:

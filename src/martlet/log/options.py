@@ -35,3 +35,8 @@ class LogOptions:
     timestamp_after_max_ms: int = 3_600_000
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = _DAY_MS
+
+    @property
+    def bounds_past_timestamps(self) -> bool:
+        """Whether records may be too old, which only a look at each of them tells."""
+        return not self.log_append_time and self.timestamp_before_max_ms < _FOREVER_MS

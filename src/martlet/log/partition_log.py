@@ -53,8 +53,8 @@ class PartitionLog:
         "_deleted_files",
         "_directory_changes",
         "_disk",
+        "_floor",
         "_generation",
-        "_has_floor",
         "_health",
         "_opened_at_ms",
         "_options",
@@ -104,7 +104,7 @@ class PartitionLog:
         self._directory_changes = self._synced_directory_changes = 0
         self._parent_changed = False
         self._unsynced_files: list[DiskFile] = []
-        self._has_floor = False
+        self._floor: int | None = None
         self._deleted_files: list[tuple[int, str]] = []
         self._compaction: CompactionPlan | None = None
 
@@ -131,7 +131,7 @@ class PartitionLog:
             checkpoint = apply_floor(checkpoint, floor, partition)
         loaded = load_log(disk, directory, options, checkpoint, now_ms)
         log = cls(disk, directory, options, partition, loaded, now_ms)
-        log._has_floor = floor is not None
+        log._floor = None if floor is None else checkpoint.recovery_point or 0
         log.cleaned_offset = min(checkpoint.cleaned_offset, log.end_offset)
         log._parent_changed = is_new_directory
         if loaded.is_new or not checkpoint.is_clean:
@@ -349,7 +349,7 @@ class PartitionLog:
     def begin_checkpoint(self) -> CheckpointTicket | None:
         """What to write before the recovery point may move; None when it cannot or need not."""
         self._health.check()
-        if self.flushed_offset == self.recovery_point and not self.epochs.is_dirty and not self._has_floor:
+        if self.flushed_offset == self.recovery_point and not self.epochs.is_dirty and self._floor is None:
             return None
         touched = self._segments.from_offset(self.recovery_point)
         if not all(segment.persist_indexes() for segment in touched):
@@ -374,10 +374,10 @@ class PartitionLog:
         self.recovery_point = max(self.recovery_point, ticket.recovery_point)
         if ticket.epoch_content is not None:
             self.epochs.saved_changes = ticket.epoch_changes
-        if self._has_floor:
+        if self._floor is not None:
             self._disk.remove(f"{self.directory}/{RECOVERY_FLOOR}")
             self._directory_changes += 1
-            self._has_floor = False
+            self._floor = None
 
     def close(self) -> None:
         """Make everything durable for a clean stop and let go of the files; raises StorageFailure."""
@@ -592,9 +592,12 @@ class PartitionLog:
         self._snapped_bytes = self._segments.active.size
 
     def _write_floor(self, offset: int) -> None:
-        """Tell a recovery after a crash not to expect anything from `offset` on, whatever the checkpoints say."""
-        self._disk.replace_file(f"{self.directory}/{RECOVERY_FLOOR}", encode_offsets({self.partition: offset}))
-        self._has_floor = True
+        """Tell a recovery after a crash not to expect anything from `offset` on, whatever the checkpoints say.
+
+        Until the next checkpoint a floor can only sink: what grew since an earlier cut is in no checkpoint either.
+        """
+        self._floor = offset if self._floor is None else min(self._floor, offset)
+        self._disk.replace_file(f"{self.directory}/{RECOVERY_FLOOR}", encode_offsets({self.partition: self._floor}))
         self._generation += 1
 
     def _sync_names(self) -> None:

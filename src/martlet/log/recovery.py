@@ -96,8 +96,7 @@ def load_log(disk: Disk, directory: str, options: LogOptions, checkpoint: LogChe
     log_start_offset = max(checkpoint.log_start_offset, segments[0].base_offset)
     if log_start_offset > examined.end_offset:
         raise StorageFailure(f"{directory}: ends at {examined.end_offset}, before its start {log_start_offset}")
-    epochs = _load_epochs(disk, directory, known, examined)
-    epochs.truncate_from_start(log_start_offset)
+    epochs = _load_epochs(disk, directory, known, examined, log_start_offset)
     flushed_offset = examined.end_offset
     if not checkpoint.is_clean:
         flushed_offset = min(examined.end_offset, max(log_start_offset, checkpoint.recovery_point or 0))
@@ -226,20 +225,30 @@ def _cut(disk: Disk, segments: list[Segment], number: int, scan: BatchScan) -> i
     return cut_bytes
 
 
-def _load_epochs(disk: Disk, directory: str, segments: SegmentList, examined: _Examined) -> EpochCache:
-    on_disk = _read_epochs(disk, f"{directory}/{EPOCH_CHECKPOINT}")
-    known = EpochCache(entry for entry in on_disk or () if entry[1] <= examined.first_offset)
-    if on_disk is None or (examined.epochs and known.latest_epoch > examined.epochs[0][0]):
-        on_disk, known = None, _walk_epochs(segments, examined.first_offset)
-    for epoch, start_offset in examined.epochs:
-        if epoch > known.latest_epoch:
-            known.assign(epoch, start_offset)
-    for epoch, start_offset in on_disk or ():
+def _load_epochs(
+    disk: Disk, directory: str, segments: SegmentList, examined: _Examined, log_start_offset: int
+) -> EpochCache:
+    on_disk = _read_epochs(disk, f"{directory}/{EPOCH_CHECKPOINT}") or []
+    known = [entry for entry in on_disk if entry[1] <= examined.first_offset]
+    if known and examined.epochs and known[-1][0] > examined.epochs[0][0]:
+        # The file contradicts the log: it is damaged.
+        known = []
+    known_from = known[0][1] if known else examined.first_offset
+    if known_from > log_start_offset:
+        # Nothing is known of the beginning: the file is missing, or deleted records are back because where the log
+        # starts was not yet on disk.
+        known = _walk_epochs(segments, log_start_offset, known_from) + known
+    epochs = EpochCache()
+    for epoch, start_offset in known + examined.epochs:
+        if epoch > epochs.latest_epoch:
+            epochs.assign(epoch, start_offset)
+    for epoch, start_offset in on_disk:
         # A leader that wrote nothing before the end is in no batch, only here.
-        if epoch > known.latest_epoch and start_offset == examined.end_offset:
-            known.assign(epoch, start_offset)
-    known.changes, known.saved_changes = 0, 0 if [*map(tuple, known.entries)] == (on_disk or []) else -1
-    return known
+        if epoch > epochs.latest_epoch and start_offset == examined.end_offset:
+            epochs.assign(epoch, start_offset)
+    epochs.truncate_from_start(log_start_offset)
+    epochs.changes, epochs.saved_changes = 0, 0 if [*map(tuple, epochs.entries)] == on_disk else -1
+    return epochs
 
 
 def _read_epochs(disk: Disk, path: str) -> list[tuple[int, int]] | None:
@@ -252,13 +261,14 @@ def _read_epochs(disk: Disk, path: str) -> list[tuple[int, int]] | None:
         return None
 
 
-def _walk_epochs(segments: SegmentList, end_offset: int) -> EpochCache:
-    """The epochs of all batches before `end_offset`, from the batches themselves."""
-    epochs = EpochCache()
-    for segment in segments:
-        for _, header in segment.scan(0, next_offset=segment.base_offset, check_crc=False):
+def _walk_epochs(segments: SegmentList, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
+    """The epochs of the batches from `start_offset` to `end_offset`, from the batches themselves."""
+    epochs: list[tuple[int, int]] = []
+    for segment in segments.from_offset(start_offset):
+        position = segment.position_of(start_offset)
+        for _, header in segment.scan(position, next_offset=segment.base_offset, check_crc=False):
             if header.base_offset >= end_offset:
                 return epochs
-            if header.partition_leader_epoch > epochs.latest_epoch:
-                epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if header.partition_leader_epoch > (epochs[-1][0] if epochs else -1):
+                epochs.append((header.partition_leader_epoch, header.base_offset))
     return epochs

@@ -27,7 +27,6 @@ _ZSTD_SINCE_VERSION: Final = 7
 _UNKNOWN_BITS: Final = ~0x1F
 _CONTROL_BIT: Final = 0x20
 _LOG_APPEND_TIME_BIT: Final = 0x08
-_FOREVER_MS: Final = (1 << 63) - 1
 
 
 class InvalidRecords(ApiError):
@@ -132,7 +131,7 @@ def _check_times(records: memoryview, header: BatchHeader, options: LogOptions, 
             ErrorCode.INVALID_TIMESTAMP,
             f"timestamp {latest} is more than {options.timestamp_after_max_ms} ms after the broker's {now_ms}",
         )
-    if options.timestamp_before_max_ms < _FOREVER_MS:
+    if options.bounds_past_timestamps:
         earliest = min((record.timestamp_ms for record in _open(records)), default=_NO_TIMESTAMP)
         if now_ms - earliest > options.timestamp_before_max_ms and earliest != _NO_TIMESTAMP:
             raise ApiError(

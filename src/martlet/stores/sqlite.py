@@ -11,7 +11,7 @@ other processes it sleeps until it is called.
 
 Invariants: S1–S6 of `martlet.cluster.store`.
 
-Proved by: tests/unit/stores/test_sqlite_store.py, tests/properties/test_meta_store.py
+Proved by: tests/unit/stores/, tests/properties/test_meta_store.py
 """
 
 import asyncio

@@ -16,9 +16,10 @@ revision of its own, then compares, then changes. Reads end such leases first to
 Invariants: S1–S6 of `martlet.cluster.store`; and (Q1) after a COMMIT failed in a way that leaves its fate open, this
 connection does nothing more.
 
-Proved by: tests/unit/stores/test_sqlite_store.py, tests/properties/test_meta_store.py
+Proved by: tests/unit/stores/, tests/properties/test_meta_store.py
 """
 
+import json
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -65,7 +66,15 @@ _PUT: Final = (
     "INSERT INTO kv VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE"
     " SET value = excluded.value, mod_revision = excluded.mod_revision, lease = excluded.lease"
 )
-_PUT_HISTORY: Final = "INSERT INTO history SELECT mod_revision, key, value, create_revision FROM kv WHERE key = ?"
+_REVISIONS_OF: Final = "SELECT key, create_revision, mod_revision FROM kv WHERE key IN (SELECT value FROM json_each(?))"
+
+
+class _Revisions(NamedTuple):
+    create_revision: int
+    mod_revision: int
+
+
+_ABSENT: Final = _Revisions(0, 0)
 
 
 class ReadChanges(NamedTuple):
@@ -154,13 +163,14 @@ class SqliteDatabase:
     ) -> CommitResult:
         with self._guard(), self._transaction("BEGIN IMMEDIATE"):
             before = self._end_leases_in_transaction()
-            if not all(self._mod_revision(key) == expected for key, expected in compares.items()):
+            known = self._revisions_of((*compares, *puts, *deletes))
+            if not all(known.get(key, _ABSENT).mod_revision == expected for key, expected in compares.items()):
                 return CommitResult(False, before)
             revision = before + 1
             if puts and lease is not None:
                 self._check_lease(lease)
-            self._put(puts, revision, lease)
-            doomed = [key for key in deletes if self._mod_revision(key)]
+            self._put(puts, known, revision, lease)
+            doomed = [key for key in deletes if key in known]
             for prefix in delete_prefixes:
                 doomed += self._keys_under(prefix)
             self._delete(doomed, revision)
@@ -231,9 +241,15 @@ class SqliteDatabase:
 
     # --- steps of a transaction
 
-    def _put(self, puts: Mapping[str, bytes], revision: int, lease: LeaseId | None) -> None:
+    def _put(
+        self, puts: Mapping[str, bytes], known: Mapping[str, _Revisions], revision: int, lease: LeaseId | None
+    ) -> None:
+        new = _Revisions(revision, revision)
         self._connection.executemany(_PUT, [(key, value, revision, revision, lease) for key, value in puts.items()])
-        self._connection.executemany(_PUT_HISTORY, [(key,) for key in puts])
+        self._connection.executemany(
+            "INSERT INTO history VALUES (?, ?, ?, ?)",
+            [(revision, key, value, known.get(key, new).create_revision) for key, value in puts.items()],
+        )
 
     def _delete(self, keys: Collection[str], revision: int) -> None:
         self._connection.executemany("DELETE FROM kv WHERE key = ?", [(key,) for key in keys])
@@ -252,9 +268,12 @@ class SqliteDatabase:
     def _revision(self) -> int:
         return int(self._connection.execute("SELECT revision FROM state").fetchone()[0])
 
-    def _mod_revision(self, key: str) -> int:
-        row = self._connection.execute("SELECT mod_revision FROM kv WHERE key = ?", (key,)).fetchone()
-        return int(row[0]) if row is not None else 0
+    def _revisions_of(self, keys: Collection[str]) -> dict[str, _Revisions]:
+        """The revisions of those keys that exist."""
+        if not keys:
+            return {}
+        rows = self._connection.execute(_REVISIONS_OF, (json.dumps(keys),))
+        return {key: _Revisions(create, mod) for key, create, mod in rows}
 
     def _keys_under(self, prefix: str) -> Collection[str]:
         query = "SELECT key FROM kv WHERE key >= ? AND key < ?"

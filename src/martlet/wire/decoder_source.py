@@ -28,9 +28,12 @@ from martlet.wire.codec_source import SourceWriter
 from martlet.wire.layout import FORMAT_BYTES, FieldLayout, StructLayout
 
 
-def compile_decoder(layout: StructLayout, title: str) -> Callable[[bytes, int, int], Any]:
-    """A function (data, position, object budget) -> message that demands that the message ends where the data does."""
-    return _write_decoder(layout).compile("decode", title)
+def compile_decoder(layout: StructLayout, title: str, *, ignore_rest: bool = False) -> Callable[[bytes, int, int], Any]:
+    """A function (data, position, object budget) -> message.
+
+    It demands that the message ends where the data does, unless told to ignore what follows.
+    """
+    return _write_decoder(layout, ignore_rest=ignore_rest).compile("decode", title)
 
 
 def decoder_source(layout: StructLayout) -> str:
@@ -38,7 +41,7 @@ def decoder_source(layout: StructLayout) -> str:
     return _write_decoder(layout).source
 
 
-def _write_decoder(layout: StructLayout) -> SourceWriter:
+def _write_decoder(layout: StructLayout, *, ignore_rest: bool = False) -> SourceWriter:
     out = SourceWriter()
     out.provide(
         unpack_from=unpack_from,
@@ -53,8 +56,9 @@ def _write_decoder(layout: StructLayout) -> SourceWriter:
     with out.block("def decode(data, p, budget):"):
         out.line("size = len(data)")
         message = _StructReader(out, layout).read()
-        with out.block("if p != size:"):
-            out.line("reject_rest(p, size)")
+        if not ignore_rest:
+            with out.block("if p != size:"):
+                out.line("reject_rest(p, size)")
         out.line(f"return {message}")
     return out
 

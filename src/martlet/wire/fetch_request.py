@@ -26,7 +26,6 @@ from martlet.wire.primitives import (
 )
 from martlet.wire.topic_fields import (
     ELEMENTS_MAX,
-    check_end,
     check_value_end,
     read_count,
     read_tagged_pair,
@@ -113,14 +112,13 @@ _NO_FOLLOWER_FIELDS: Final = (NO_TOPIC_ID, UNKNOWN_HIGH_WATERMARK)
 
 
 def parse_fetch_request(body: Buffer, version: int) -> FetchRequest:
-    """The request in `body`, which must hold nothing else."""
+    """The request in `body`; what follows it there is ignored, as Kafka does."""
     _check_version(version)
     view = memoryview(body)
     try:
-        request, position = _parse_request(view, version)
+        request, _ = _parse_request(view, version)
     except (error, IndexError):
         underflow(len(view))
-    check_end(position, len(view))
     return request
 
 

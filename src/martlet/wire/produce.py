@@ -117,17 +117,16 @@ class ProduceResponse(NamedTuple):
 
 
 def parse_produce_request(body: Buffer, version: int) -> ProduceRequest:
-    """The request in `body`, which must hold nothing else; the records are views into it."""
+    """The request in `body`, with the records as views into it; what follows it there is ignored, as Kafka does."""
     _check_version(version)
     view = memoryview(body)
     try:
         if version < _FIRST_FLEXIBLE:
-            request, position = _parse_old_request(view)
+            request, _ = _parse_old_request(view)
         else:
-            request, position = _parse_flexible_request(view, version)
+            request, _ = _parse_flexible_request(view, version)
     except (error, IndexError):
         underflow(len(view))
-    check_end(position, len(view))
     return request
 
 

@@ -4,6 +4,8 @@ Versions 3–13 are served; 0–13 is advertised, because librdkafka before 2.11
 does not see version 0. v7 zstd, v8 per-record errors, v10 leader hints, v13 topic ids.
 - Partitions are independent: one refused batch does not harm the others of the request.
 - Batches are appended as they arrived, inside the receive buffer, before the next request is looked at; answers wait.
+- Where records must be opened (compacted topics, a bound on old timestamps) large compressed batches are opened in a
+  thread, and later requests of the connection wait for it.
 - acks=0 gets no answer; when such a publish fails the connection is closed, which is how the client learns of it.
 - With one replica acks=1 and acks=all are the same: both wait for the flush where the policy is `commit`.
 Deviation: transactional publishes are refused with INVALID_TXN_STATE until transactions are served.
@@ -11,15 +13,16 @@ Deviation: transactional publishes are refused with INVALID_TXN_STATE until tran
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.partition import Partition
 from martlet.broker.request import Link, Reply
 from martlet.broker.services import BrokerServices
-from martlet.log.validation import InvalidRecords
+from martlet.log.validation import InvalidRecords, check_client_batch
 from martlet.observe.metrics import BrokerMetrics, DropReason
 from martlet.wire.api_keys import ApiKey
+from martlet.wire.batch import BatchHeader
 from martlet.wire.produce import (
     ProducePartitionResult,
     ProduceRequest,
@@ -38,6 +41,10 @@ _ACKS_ALLOWED: Final = (-1, 0, 1)
 _TopicResults = list[tuple[str | None, bytes | None, list[ProducePartitionResult]]]
 
 
+_Checked = dict[int, BatchHeader | ApiError]
+"""Results of checks made beforehand, by the identity of the batch's view."""
+
+
 class _Awaited(NamedTuple):
     """A batch that is appended but not committed, and where its result stands in the answer."""
 
@@ -51,6 +58,16 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
     """Append everything now; answer now or when it is committed."""
     version = reply.header.api_version
     request = parse_produce_request(frame[reply.header.body_position :], version)
+    if _needs_long_checks(broker, request):
+        # The receive buffer is needed for other requests while a thread looks at this one.
+        copy = memoryview(bytearray(frame))[reply.header.body_position :]
+        _check_in_thread(broker, parse_produce_request(copy, version), reply)
+    else:
+        _append_all(broker, request, reply, {})
+
+
+def _append_all(broker: BrokerServices, request: ProduceRequest, reply: Reply, checked: _Checked) -> None:
+    version = reply.header.api_version
     answer: _TopicResults = []
     awaited: list[_Awaited] = []
     refusal = _refusal_of_all(request)
@@ -59,13 +76,15 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
         results: list[ProducePartitionResult] = []
         answer.append((topic.name, topic.topic_id, results))
         for index, records in topic.partitions:
-            if refusal is not None:
-                results.append(_refused(broker.metrics, index, refusal))
-                continue
             try:
+                if refusal is not None:
+                    raise refusal
                 broker.partitions.check_writable()
                 partition = _partition(broker, topic, index)
-                appended = partition.append(records, produce_version=version, now_ms=now_ms)
+                header = checked.get(id(records)) or _check(partition, records, version, now_ms)
+                if isinstance(header, ApiError):
+                    raise header
+                appended = partition.append(cast(memoryview, records), header, now_ms=now_ms)
             except ApiError as error:
                 results.append(_refused(broker.metrics, index, error))
                 continue
@@ -82,6 +101,58 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
         WaitingProduce(broker.metrics, reply, answer, awaited).wait(request.timeout_ms)
     else:
         reply.send((encode_produce_response(version, answer),))
+
+
+# --- batches that must be opened to be checked, and are large
+
+
+def _needs_long_checks(broker: BrokerServices, request: ProduceRequest) -> bool:
+    return any(
+        partition.check_takes_long(records)
+        for topic in request.topics
+        for index, records in topic.partitions
+        if records is not None and (partition := _open_partition(broker, topic, index)) is not None
+    )
+
+
+def _check_in_thread(broker: BrokerServices, request: ProduceRequest, reply: Reply) -> None:
+    """Check the batches in a thread, then go on; nothing of this connection overtakes it meanwhile."""
+    reply.holds_line = True
+    version, now_ms = reply.header.api_version, broker.clock.now_ms()
+    waiting = [
+        (records, partition)
+        for topic in request.topics
+        for index, records in topic.partitions
+        if records is not None and (partition := _open_partition(broker, topic, index)) is not None
+    ]
+
+    def check_all() -> _Checked:
+        return {id(records): _try_check(partition, records, version, now_ms) for records, partition in waiting}
+
+    def go_on(done: "asyncio.Future[_Checked]") -> None:
+        if not reply.abandoned:
+            _append_all(broker, request, reply, done.result())
+        reply.release_line()
+
+    asyncio.get_running_loop().run_in_executor(None, check_all).add_done_callback(go_on)
+
+
+def _open_partition(broker: BrokerServices, topic: ProduceTopic, index: int) -> Partition | None:
+    try:
+        return _partition(broker, topic, index)
+    except ApiError:
+        return None
+
+
+def _check(partition: Partition, records: memoryview | None, version: int, now_ms: int) -> BatchHeader:
+    return check_client_batch(records, partition.log.options, now_ms=now_ms, produce_version=version)
+
+
+def _try_check(partition: Partition, records: memoryview, version: int, now_ms: int) -> BatchHeader | ApiError:
+    try:
+        return _check(partition, records, version, now_ms)
+    except ApiError as error:
+        return error
 
 
 class WaitingProduce:

@@ -1,0 +1,74 @@
+"""A broker's metadata side, started and stopped as a broker does, over any store."""
+
+from pathlib import Path
+
+from martlet.base.ids import BrokerId
+from martlet.base.randomness import IdSource
+from martlet.broker.metadata_feed import MetadataFeed
+from martlet.broker.topic_admin import TopicAdmin
+from martlet.cluster.broker_decisions import Registration
+from martlet.cluster.image import ImageDelta, MetadataImage
+from martlet.cluster.store import MetaStore
+from martlet.stores.sqlite import SqliteStore
+from martlet.testing.sim_clock import SimClock
+from martlet.testing.sim_randomness import SimRandomness
+from martlet.testing.sim_store import SimStore, SimStoreState
+
+
+class AdminBench:
+    """Feed and admin of one broker process; `deltas` is what its listeners heard."""
+
+    def __init__(self, store: MetaStore, clock: SimClock, randomness: SimRandomness) -> None:
+        self.store = store
+        self.image = MetadataImage()
+        self.failures: list[BaseException] = []
+        self.deltas: list[ImageDelta] = []
+        self.feed = MetadataFeed(store, self.image, on_failure=self.failures.append)
+        self.feed.add_listener(self.deltas.append)
+        self.admin = TopicAdmin(store, self.feed, IdSource(randomness), clock)
+
+    async def start(self, broker: int = 1) -> None:
+        await self.feed.start()
+        await self.admin.register_broker(Registration(id=BrokerId(broker)))
+        await self.admin.elect_own_partitions()
+
+    async def stop(self) -> None:
+        await self.feed.aclose()
+        await self.store.close()
+
+
+class Site:
+    """One lasting store on which brokers are started and stopped; `kind` is sim or sqlite."""
+
+    def __init__(self, kind: str, path: Path) -> None:
+        self.clock = SimClock()
+        self.state = SimStoreState()
+        self.randomness = SimRandomness(7)
+        self._kind = kind
+        self._path = str(path / "metadata.db")
+        self._made: list[AdminBench] = []
+
+    async def start(self, broker: int = 1, *, store: MetaStore | None = None) -> AdminBench:
+        """Start a broker on the store given, or on a connection of its own."""
+        if store is None:
+            store = SimStore(self.clock, self.state) if self._kind == "sim" else await self._open_file()
+        bench = AdminBench(store, self.clock, self.randomness)
+        self._made.append(bench)
+        await bench.start(broker)
+        return bench
+
+    async def stop_all(self) -> None:
+        for bench in self._made:
+            await bench.stop()
+
+    async def _open_file(self) -> MetaStore:
+        return await SqliteStore.open(self._path, clock=self.clock, shared=True, poll_interval_ms=5)
+
+
+def leader_epochs(bench: AdminBench) -> dict[tuple[str, int], int]:
+    """The leader epoch of every partition of every topic."""
+    return {
+        (topic.name, record.partition): record.leader_epoch
+        for topic in bench.image.topics()
+        for record in bench.image.partitions(topic.name)
+    }
