@@ -95,6 +95,15 @@ def test_metadata_by_topic_id(client: RawClient) -> None:
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
+@pytest.mark.parametrize("version", [10, 11])
+def test_versions_that_carry_ids_but_cannot_be_asked_by_them_say_so(client: RawClient, version: int) -> None:
+    topic_id = describe(client, create_topic(client)).topic_id
+    for asked in (topic_id, bytes(range(16))):
+        (found,) = client.call(MetadataRequest(topics=[MetadataRequestTopic(topic_id=asked, name="")]), version).topics
+        assert found.error_code != ErrorCode.NONE
+        assert found.name == ""
+
+
 @pytest.mark.parametrize("version", range(14))
 def test_naming_a_topic_creates_it_where_allowed(client: RawClient, version: int) -> None:
     topic = unique_topic("auto")

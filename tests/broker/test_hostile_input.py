@@ -68,6 +68,7 @@ def test_the_log_names_the_other_protocol_in_one_line(
     make_broker: Callable[..., RunningBroker], caplog: pytest.LogCaptureFixture, name: str, content: bytes
 ) -> None:
     running = make_broker()
+    caplog.clear()
     with RawClient(running.bootstrap_servers) as connection:
         connection.send_bytes(content)
         connection.wait_closed()

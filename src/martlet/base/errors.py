@@ -4,7 +4,8 @@
     ├── ApiError            a protocol error code: becomes a field of the response
     ├── ProtocolViolation   the peer broke the protocol: its connection is closed
     ├── StorageFailure      the disk failed: the log directory goes offline
-    │   └── DiskFull        no space: publishes are refused, reads go on, heals by itself
+    │   ├── DiskFull        no space: publishes are refused, reads go on, heals by itself
+    │   └── DirectoryInUse  another process has the data directory: this one does not start
     └── InvariantViolation  a bug of ours: the process stops
 
 Translation to responses happens once per edge (`broker` for Kafka, later the gateway for HTTP). Codes and
@@ -277,6 +278,10 @@ class StorageFailure(MartletError):
 
 class DiskFull(StorageFailure):
     """The device has no space left; the write did not happen."""
+
+
+class DirectoryInUse(StorageFailure):
+    """Another process works in the directory; two would destroy each other's data."""
 
 
 class InvariantViolation(MartletError):

@@ -6,7 +6,7 @@ The lock is the kernel's, on an open file: it goes with the process however that
 import fcntl
 import os
 
-from martlet.base.errors import StorageFailure
+from martlet.base.errors import DirectoryInUse, StorageFailure
 
 
 class DirectoryLock:
@@ -17,14 +17,14 @@ class DirectoryLock:
         self._fd = -1
 
     def acquire(self) -> None:
-        """Take the lock; raises StorageFailure naming the directory when another process has it."""
+        """Take the lock; raises DirectoryInUse naming the directory when another process has it."""
         path = os.path.join(self._directory, ".lock")
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             self.release()
-            raise StorageFailure(f"{self._directory} is in use by another broker process") from error
+            raise DirectoryInUse(f"{self._directory} is in use by another broker process") from error
         except OSError as error:
             self.release()
             raise StorageFailure(f"cannot lock {path}: {error.strerror or error}") from error

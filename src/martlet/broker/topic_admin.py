@@ -2,7 +2,7 @@
 
 Rules: what to commit is decided by the pure functions of `martlet.cluster`; here are only the reading before, the
 commit, and what follows from its answer. Every method either returns after this broker's own image has the change, or
-raises: ApiError for what the client must be told, StorageFailure when the store's disk failed.
+raises: ApiError for what the client must be told, a failed or full disk of the store included.
 
 How it works: a decision is made from the image and compares the revisions it is based on. If another commit was
 faster, the image is brought up to it and the decision is made again. If a commit's outcome is unknown, the image is
@@ -21,7 +21,7 @@ from functools import partial
 from typing import Final
 
 from martlet.base.clock import Clock
-from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.errors import ApiError, ErrorCode, StorageFailure
 from martlet.base.ids import NO_BROKER, NO_TOPIC_ID, BrokerId, Incarnation, TopicId
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
@@ -358,11 +358,13 @@ class TopicAdmin:
 
 @contextmanager
 def _retriable() -> Iterator[None]:
-    """A store out of reach, or closed because the broker stops: the client may try again, elsewhere or later."""
+    """A store out of reach, without space, or closed because the broker stops: the client may try again later."""
     try:
         yield
     except (StoreUnavailable, StoreClosed) as error:
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
+    except StorageFailure as error:
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
 
 def _too_many_attempts() -> ApiError:

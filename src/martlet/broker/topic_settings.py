@@ -5,7 +5,8 @@ What wins over what is decided in `martlet.cluster.configs`; here the winners be
 flusher use.
 """
 
-from typing import NamedTuple
+from collections.abc import Hashable
+from typing import Final, NamedTuple
 
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.broker.settings import BrokerSettings
@@ -19,6 +20,8 @@ from martlet.cluster.image import MetadataImage
 from martlet.cluster.records import TopicRecord
 from martlet.log.options import LogOptions
 
+_KNOWN_MAX: Final = 1_000
+
 
 class FlushSettings(NamedTuple):
     """A topic's flush configuration, before `auto` is decided."""
@@ -29,12 +32,17 @@ class FlushSettings(NamedTuple):
 
 
 class TopicSettings:
-    """Looks up what is in force for a topic on this broker; always fresh, nothing is cached."""
+    """Looks up what is in force for a topic on this broker.
+
+    Log options and flush settings are remembered by everything they follow from, because thousands of partitions
+    ask and few sets of settings exist.
+    """
 
     def __init__(self, settings: BrokerSettings, image: MetadataImage, static: dict[str, str]) -> None:
         self._broker_id = BrokerId(settings.broker_id)
         self._image = image
         self._static = static
+        self._known: dict[Hashable, tuple[LogOptions, FlushSettings]] = {}
 
     def layers(self) -> BrokerLayers:
         """This broker's settings, layer by layer."""
@@ -62,26 +70,47 @@ class TopicSettings:
 
     def log_options(self, topic: TopicRecord) -> LogOptions:
         """What the log of each of the topic's partitions goes by."""
-        config = self.topic_config(topic)
-        policies = config.words("cleanup.policy")
-        return LogOptions(
-            segment_bytes=config.number("segment.bytes"),
-            segment_ms=config.number("segment.ms"),
-            index_interval_bytes=config.number("index.interval.bytes"),
-            retention_ms=config.number("retention.ms"),
-            retention_bytes=config.number("retention.bytes"),
-            max_message_bytes=config.number("max.message.bytes"),
-            delete="delete" in policies,
-            compact="compact" in policies,
-            delete_retention_ms=config.number("delete.retention.ms"),
-            min_compaction_lag_ms=config.number("min.compaction.lag.ms"),
-            max_compaction_lag_ms=config.number("max.compaction.lag.ms"),
-            min_cleanable_dirty_ratio=config.real("min.cleanable.dirty.ratio"),
-            log_append_time=config.text("message.timestamp.type") == "LogAppendTime",
-            timestamp_before_max_ms=config.number("message.timestamp.before.max.ms"),
-            timestamp_after_max_ms=config.number("message.timestamp.after.max.ms"),
-            file_delete_delay_ms=config.number("file.delete.delay.ms"),
-        )
+        return self._settings_of(topic)[0]
+
+    def _settings_of(self, topic: TopicRecord) -> tuple[LogOptions, FlushSettings]:
+        layers = self.layers()
+        sources = (topic.configs, layers.dynamic_broker, layers.dynamic_default)
+        key = tuple(frozenset(source.items()) for source in sources)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            config = self.topic_config(topic)
+            known = self._known[key] = (read_log_options(config), read_flush_settings(config))
+        return known
+
+
+def read_flush_settings(config: EffectiveConfig) -> FlushSettings:
+    """The flush settings among a topic's configurations."""
+    return FlushSettings(config.text("martlet.flush"), config.number("flush.ms"), config.number("flush.messages"))
+
+
+def read_log_options(config: EffectiveConfig) -> LogOptions:
+    """The log's options among a topic's configurations."""
+    policies = config.words("cleanup.policy")
+    return LogOptions(
+        segment_bytes=config.number("segment.bytes"),
+        segment_ms=config.number("segment.ms"),
+        index_interval_bytes=config.number("index.interval.bytes"),
+        retention_ms=config.number("retention.ms"),
+        retention_bytes=config.number("retention.bytes"),
+        max_message_bytes=config.number("max.message.bytes"),
+        delete="delete" in policies,
+        compact="compact" in policies,
+        delete_retention_ms=config.number("delete.retention.ms"),
+        min_compaction_lag_ms=config.number("min.compaction.lag.ms"),
+        max_compaction_lag_ms=config.number("max.compaction.lag.ms"),
+        min_cleanable_dirty_ratio=config.real("min.cleanable.dirty.ratio"),
+        log_append_time=config.text("message.timestamp.type") == "LogAppendTime",
+        timestamp_before_max_ms=config.number("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=config.number("message.timestamp.after.max.ms"),
+        file_delete_delay_ms=config.number("file.delete.delay.ms"),
+    )
 
 
 def static_configs(settings: BrokerSettings, *, kafka_address: str, log_directory: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from martlet.base.errors import (
     ApiError,
+    DirectoryInUse,
     DiskFull,
     ErrorCode,
     InvariantViolation,
@@ -115,6 +116,8 @@ def failure_of(error: BaseException) -> Failure | None:
         return Failure(ExitCode.NOT_REACHABLE, f"whoever answered does not speak the Kafka protocol: {error}")
     if isinstance(error, DiskFull):
         return Failure(ExitCode.FAILURE, str(error), "free some space, or choose another directory with --data")
+    if isinstance(error, DirectoryInUse):
+        return Failure(ExitCode.CONFLICT, str(error), "stop it first, or choose another directory with --data")
     if isinstance(error, StorageFailure):
         return Failure(ExitCode.FAILURE, str(error))
     if isinstance(error, InvariantViolation):

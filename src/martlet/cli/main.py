@@ -107,3 +107,7 @@ def _fail(error: Exception) -> int:
 def main() -> NoReturn:
     """The console script."""
     sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -238,13 +238,17 @@ def _load_epochs(
         # Nothing is known of the beginning: the file is missing, or deleted records are back because where the log
         # starts was not yet on disk.
         known = _walk_epochs(segments, log_start_offset, known_from) + known
+    # A leader that wrote nothing is in no batch, only in the file: where a later one, or nobody, wrote the next record.
+    latest = examined.epochs[-1][0] if examined.epochs else -1
+    silent = [
+        (epoch, start)
+        for epoch, start in on_disk
+        if (start == examined.end_offset and epoch > latest)
+        or any(later > epoch and begin == start for later, begin in examined.epochs)
+    ]
     epochs = EpochCache()
-    for epoch, start_offset in known + examined.epochs:
+    for epoch, start_offset in sorted(known + examined.epochs + silent):
         if epoch > epochs.latest_epoch:
-            epochs.assign(epoch, start_offset)
-    for epoch, start_offset in on_disk:
-        # A leader that wrote nothing before the end is in no batch, only here.
-        if epoch > epochs.latest_epoch and start_offset == examined.end_offset:
             epochs.assign(epoch, start_offset)
     epochs.truncate_from_start(log_start_offset)
     epochs.changes, epochs.saved_changes = 0, 0 if [*map(tuple, epochs.entries)] == on_disk else -1
