@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from martlet.base.errors import ErrorCode
-from martlet.wire.batch import build_batch
+from martlet.wire.batch import build_batch, iterate_batches
 from martlet.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest, FetchTopic
 from martlet.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from martlet.wire.messages.init_producer_id import InitProducerIdRequest
@@ -124,16 +124,17 @@ def records_of(result: FetchPartitionResult) -> list[Record]:
 
 
 def read_all(client: RawClient, topic: str, *, partition: int = 0, offset: int = 0) -> list[Record]:
-    """Every record of a partition from an offset on."""
+    """Every record of a partition from an offset on; like a client it moves on by batches, which may be empty."""
     records: list[Record] = []
     while True:
         result = fetch_one(client, topic, offset, partition=partition)
         assert result.error_code == ErrorCode.NONE, result.error_code
-        found = [record for record in records_of(result) if record.offset >= offset]
-        if not found:
+        batches = list(iterate_batches(bytes(result.records)))
+        if not batches:
+            assert offset == result.high_watermark, "the end is reachable"
             return records
-        records += found
-        offset = found[-1].offset + 1
+        records += [record for record in records_of(result) if record.offset >= offset]
+        offset = batches[-1][1].next_offset
 
 
 def values_of(records: Sequence[Record]) -> list[bytes | None]:

@@ -30,8 +30,9 @@ class Flusher:
         self._metrics = metrics
         self._on_failure = on_failure
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="martlet-flush")
-        self._again: dict[Partition, None] = {}
+        self._again: set[Partition] = set()
         self._interval_due: dict[Partition, asyncio.TimerHandle] = {}
+        self._waiting: dict[Partition, list[asyncio.Future[None]]] = {}
         self._running = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -51,7 +52,7 @@ class Flusher:
         if self._closed:
             return
         if partition.flush_in_progress:
-            self._again[partition] = None
+            self._again.add(partition)
             return
         try:
             ticket = partition.log.begin_flush()
@@ -69,20 +70,30 @@ class Flusher:
         self._pool.submit(self._sync, loop, partition, ticket)
 
     async def flush_all(self, partitions: list[Partition]) -> None:
-        """Flush everything there is and wait for it; used when the broker stops and for checkpoints."""
-        for partition in partitions:
-            if not partition.offline:
-                self.flush_soon(partition)
-        await self._idle.wait()
+        """Flush what these partitions hold now and wait for it, whatever else is being flushed meanwhile."""
+        wanted = [(partition, partition.log.end_offset) for partition in partitions if not partition.offline]
+        for partition, _ in wanted:
+            self.flush_soon(partition)
+        for partition, end_offset in wanted:
+            while partition.log.flushed_offset < end_offset and not partition.offline:
+                if not partition.flush_in_progress:
+                    self.flush_soon(partition)
+                else:
+                    await self._next_flush(partition)
 
     async def aclose(self) -> None:
         """Wait for running flushes, start no more."""
-        await self._idle.wait()
         self._closed = True
         for handle in self._interval_due.values():
             handle.cancel()
         self._interval_due.clear()
+        await self._idle.wait()
         self._pool.shutdown()
+
+    async def _next_flush(self, partition: Partition) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(partition, []).append(future)
+        await future
 
     def _interval_passed(self, partition: Partition) -> None:
         self._interval_due.pop(partition, None)
@@ -105,16 +116,23 @@ class Flusher:
     ) -> None:
         self._running -= 1
         partition.flush_in_progress = False
+        flush_again = partition in self._again
+        self._again.discard(partition)
+        if failure is None:
+            try:
+                partition.log.complete_flush(ticket)
+            except StorageFailure as error:
+                failure = error
         if failure is not None:
-            self._again.pop(partition, None)
             self._metrics.flush_failures += 1
             self._on_failure(partition, failure)
         else:
             self._metrics.flush_seconds.observe(elapsed_seconds)
-            partition.log.complete_flush(ticket)
             partition.flushed()
-            if partition in self._again:
-                del self._again[partition]
+            if flush_again:
                 self.flush_soon(partition)
+        for future in self._waiting.pop(partition, ()):
+            if not future.done():
+                future.set_result(None)
         if not self._running:
             self._idle.set()

@@ -60,8 +60,7 @@ class TopicSettings:
 
     def flush(self, topic: TopicRecord) -> FlushSettings:
         """When this topic's batches are forced to the device."""
-        config = self.topic_config(topic)
-        return FlushSettings(config.text("martlet.flush"), config.number("flush.ms"), config.number("flush.messages"))
+        return self._settings_of(topic)[1]
 
     def options_for(self, partition: TopicPartition) -> LogOptions:
         """Options for a log found on disk; the defaults when its topic is not known."""

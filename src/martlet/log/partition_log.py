@@ -136,6 +136,12 @@ class PartitionLog:
         log._parent_changed = is_new_directory
         if loaded.is_new or not checkpoint.is_clean:
             log._directory_changes += 1
+        if log._floor is not None and not checkpoint.is_clean:
+            # A cut may have been interrupted before it was durable: what it took away must not come back under batches
+            # that are appended from now on.
+            for segment in log._segments.from_offset(log._floor):
+                segment.file.sync()
+            log._sync_names()
         log.topic_id = _read_topic_id(disk, directory)
         return log
 
