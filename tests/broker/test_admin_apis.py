@@ -96,12 +96,11 @@ def test_metadata_by_topic_id(client: RawClient) -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_versions_that_carry_ids_but_cannot_be_asked_by_them_say_so(client: RawClient, version: int) -> None:
-    topic_id = describe(client, create_topic(client)).topic_id
-    for asked in (topic_id, bytes(range(16))):
-        (found,) = client.call(MetadataRequest(topics=[MetadataRequestTopic(topic_id=asked, name="")]), version).topics
-        assert found.error_code != ErrorCode.NONE
-        assert found.name == ""
+def test_an_unknown_id_is_answered_where_a_name_cannot_be_null(client: RawClient, version: int) -> None:
+    asked = MetadataRequestTopic(topic_id=bytes(range(16)), name="")
+    (found,) = client.call(MetadataRequest(topics=[asked]), version).topics
+    assert found.error_code != ErrorCode.NONE
+    assert found.name == ""
 
 
 @pytest.mark.parametrize("version", range(14))

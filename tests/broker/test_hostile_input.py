@@ -8,9 +8,9 @@ import pytest
 
 from martlet.base.errors import ErrorCode
 from martlet.testing.running_broker import RunningBroker
-from martlet.wire.api_keys import ApiKey
+from martlet.wire.api_keys import ApiKey, is_flexible
 from martlet.wire.message_codec import decode
-from martlet.wire.messages.api_versions import ApiVersionsResponse
+from martlet.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import create_topic, publish_values, read_all, values_of
 from tests.broker.sample_requests import sample_body, samples, served_versions
@@ -131,8 +131,6 @@ def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest_layout(str
 
 @pytest.mark.parametrize(("name", "version"), [("", "1"), ("a b", "1"), ("ok", "-1"), ("ok", "1\n"), ("ü", "1")])
 def test_a_software_name_that_is_no_word_is_an_invalid_request(stranger: RawClient, name: str, version: str) -> None:
-    from martlet.wire.messages.api_versions import ApiVersionsRequest
-
     answer = stranger.call(ApiVersionsRequest(client_software_name=name, client_software_version=version), 3)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
@@ -162,8 +160,6 @@ def test_bytes_after_the_end_of_a_request_are_ignored(broker: RunningBroker, cli
 
 
 def test_unknown_tagged_fields_are_skipped_everywhere(broker: RunningBroker, client: RawClient) -> None:
-    from martlet.wire.api_keys import is_flexible
-
     with RawClient(broker.bootstrap_servers) as connection:
         for key, version, body in samples(create_topic(client)):
             if is_flexible(key, version):

@@ -61,7 +61,8 @@ class Housekeeping:
         await self._in_worker(checkpoint.write)
         self._logs.complete_checkpoint(checkpoint)
         for name, failure in checkpoint.failures.items():
-            logger.error("the recovery point of %s could not be written: %s", name, failure)
+            if self._logs.get(name) is not None:  # else its topic was deleted meanwhile
+                logger.error("the recovery point of %s could not be written: %s", name, failure)
 
     async def apply_retention(self) -> None:
         """Delete segments that are too old or too many, and files whose deletion is due."""
@@ -103,7 +104,12 @@ class Housekeeping:
         plan = partition.log.plan_compaction(now_ms, up_to_offset=partition.high_watermark)
         if plan is None:
             return
-        await self._in_worker(plan.run)
+        try:
+            await self._in_worker(plan.run)
+        except StorageFailure as failure:
+            if not partition.offline:  # else its topic was deleted meanwhile
+                logger.error("compacting %s failed: %s", partition.name, failure)
+            return
         if not partition.offline and partition.log.complete_compaction(plan):
             logger.info("compacted %s", partition.name)
 

@@ -44,13 +44,13 @@ class Partition:
         "_commit_waiters",
         "_fetch_waiters",
         "_listener",
+        "closed_with",
         "counters",
         "flush_in_progress",
         "high_watermark",
         "leader_epoch",
         "log",
         "name",
-        "offline",
         "policy",
         "topic_id",
         "unflushed_bytes",
@@ -73,7 +73,8 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.policy = policy
         self.counters = counters
-        self.offline = False
+        self.closed_with: ApiError | None = None
+        """Why the partition can no longer be used: its storage failed, or its topic was deleted."""
         self.flush_in_progress = False
         self.unflushed_bytes = 0
         self.unflushed_messages = 0
@@ -128,10 +129,22 @@ class Partition:
             self._listener.storage_failed(self, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
+    @property
+    def offline(self) -> bool:
+        return self.closed_with is not None
+
     def check_online(self) -> None:
-        """Raise when the partition's storage has failed."""
-        if self.offline:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {self.name} is offline")
+        """Raise when the partition can no longer be used."""
+        if self.closed_with is not None:
+            raise self.closed_with
+
+    def close(self, reason: ApiError) -> None:
+        """Serve nobody any more; everybody who waits is woken to find out why."""
+        self.closed_with = reason
+        waiters, self._commit_waiters = self._commit_waiters, deque()
+        for _, callback in waiters:
+            callback()
+        self.wake_fetches()
 
     # --- the high watermark and those who wait for it
 

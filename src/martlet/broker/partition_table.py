@@ -102,8 +102,7 @@ class PartitionTable:
         for index in range(topic.partition_count):
             partition = self._open.pop((topic.name, index), None)
             if partition is not None:
-                partition.offline = True
-                partition.wake_fetches()
+                partition.close(ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} was deleted"))
             self._logs.delete(TopicPartition(topic.name, index))
         self._metrics.forget_topic(topic.name)
 
@@ -127,8 +126,7 @@ class PartitionTable:
 
     def storage_failed(self, partition: Partition, error: StorageFailure) -> None:
         if not partition.offline:
-            partition.offline = True
-            partition.wake_fetches()
+            partition.close(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {partition.name} is offline"))
             logger.critical("storage of %s failed: %s", partition.name, error)
             self._on_storage_failure(error)
 

@@ -386,14 +386,18 @@ class PartitionLog:
             self._floor = None
 
     def close(self) -> None:
-        """Make everything durable for a clean stop and let go of the files; raises StorageFailure."""
+        """Make everything durable for a clean stop and let go of the files; raises StorageFailure.
+
+        The recovery point stays where it is: it moves when the directory's last checkpoint has been written.
+        """
         self.flush()
         ticket = self.begin_checkpoint()
         if ticket is not None:
-            active = self._segments.active
-            ticket.index_files += active.index_files()
+            # A clean start believes the indexes, so this once those of the last segment are synced too.
+            ticket.index_files += self._segments.active.index_files()
             ticket.write()
-            self.complete_checkpoint(ticket)
+            if ticket.epoch_content is not None:
+                self.epochs.saved_changes = ticket.epoch_changes
         if self._snapshots.latest_offset != self.end_offset > 0:
             self._write_snapshot()
         for segment in self._segments:

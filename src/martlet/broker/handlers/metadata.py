@@ -29,6 +29,8 @@ KEY: Final = ApiKey.METADATA
 VERSIONS: Final = (0, 13)
 REQUEST: Final = MetadataRequest
 
+_FIRST_VERSION_BY_ID: Final = 12
+
 
 async def handle(broker: BrokerServices, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     """Describe the brokers and the topics asked for."""
@@ -37,7 +39,12 @@ async def handle(broker: BrokerServices, request: MetadataRequest, context: Requ
         topics = [describe_topic(broker, topic) for topic in broker.image.topics()]
     else:
         may_create = broker.settings.auto_create_topics and request.allow_auto_topic_creation
-        topics = [await _describe_asked(broker, asked, may_create) for asked in request.topics or ()]
+        topics = [
+            _describe_by_id(broker, asked, context.version)
+            if asked.topic_id != NO_TOPIC_ID
+            else await _describe_by_name(broker, asked.name or "", may_create)
+            for asked in request.topics or ()
+        ]
     return MetadataResponse(
         brokers=describe_brokers(broker, context),
         cluster_id=broker.cluster_id,
@@ -72,15 +79,16 @@ def describe_topic(broker: BrokerServices, topic: TopicRecord) -> MetadataRespon
     return MetadataResponseTopic(name=topic.name, topic_id=topic.id, is_internal=topic.internal, partitions=partitions)
 
 
-async def _describe_asked(
-    broker: BrokerServices, asked: MetadataRequestTopic, may_create: bool
-) -> MetadataResponseTopic:
-    if asked.topic_id != NO_TOPIC_ID:
-        topic = broker.image.topic_by_id(TopicId(asked.topic_id))
-        if topic is None:
-            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id)
+def _describe_by_id(broker: BrokerServices, asked: MetadataRequestTopic, version: int) -> MetadataResponseTopic:
+    topic = broker.image.topic_by_id(TopicId(asked.topic_id))
+    if topic is not None and version >= _FIRST_VERSION_BY_ID:
         return describe_topic(broker, topic)
-    name = asked.name or ""
+    # Older versions carry an id but can neither ask by it nor leave the name out.
+    name = None if version >= _FIRST_VERSION_BY_ID else asked.name or ""
+    return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=asked.topic_id)
+
+
+async def _describe_by_name(broker: BrokerServices, name: str, may_create: bool) -> MetadataResponseTopic:
     try:
         topic = broker.image.topic(name)
         if topic is None:

@@ -189,17 +189,17 @@ class WaitingProduce:
             self._send()
 
     def _timed_out(self) -> None:
-        if self._reply.ready:
-            return
+        if not self._reply.ready:
+            self._send()
+
+    def _send(self) -> None:
+        """Answer; what is not committed now was too late, or its partition is gone."""
+        self._leave()
         for one in self._awaited:
             if one.partition.high_watermark < one.next_offset:
                 index = one.results[one.position].index
-                late = ApiError(ErrorCode.REQUEST_TIMED_OUT)
-                one.results[one.position] = _refused(self._metrics, index, late)
-        self._send()
-
-    def _send(self) -> None:
-        self._leave()
+                error = one.partition.closed_with or ApiError(ErrorCode.REQUEST_TIMED_OUT)
+                one.results[one.position] = _refused(self._metrics, index, error)
         self._reply.send((encode_produce_response(self._reply.header.api_version, self._answer),))
 
     def _leave(self) -> None:
