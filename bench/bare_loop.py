@@ -15,6 +15,8 @@ How it works, by the API key of a frame:
 
 import argparse
 import asyncio
+import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -29,6 +31,8 @@ _PRODUCE: Final = 0
 _FETCH: Final = 1
 # Of several sizes tried, the fastest: it stays in the processor's cache and seldom cuts a frame of 1 MB in two.
 _BUFFER_BYTES: Final = 2 << 20
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
 
 
 class Piece(NamedTuple):
@@ -156,6 +160,14 @@ class BareConnection(asyncio.BufferedProtocol):
             transport.writelines((header, records))
 
 
+def keep_memory() -> None:
+    """Have the C library keep freed memory: answers of 8 MB then do not cost the kernel 2,000 fresh pages each."""
+    with contextlib.suppress(AttributeError, OSError):
+        library = ctypes.CDLL(None)
+        for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
+            library.mallopt(parameter, 1 << 30)
+
+
 def _frame_of(size: int) -> bytes:
     """A frame that takes `size` bytes in all and says nothing."""
     return _PREFIX.pack(size - 4) + bytes(size - 4)
@@ -182,6 +194,7 @@ def main() -> None:
     parser.add_argument("--answer-bytes", type=int, default=64, help="size of the answer to a publish")
     parser.add_argument("--delivery-bytes", type=int, default=256, help="size of the answer to a waiting fetch")
     parser.add_argument("--plan", default="", help="file that says how to answer fetches")
+    keep_memory()
     uvloop.run(serve(parser.parse_args()))
 
 

@@ -98,6 +98,7 @@ class CrashTest:
                 client.create_topics([_TOPIC], partitions=_PARTITIONS)
                 self._topic = client.topic(_TOPIC)
             with self._clients() as idempotent:
+                idempotent.wait_working()
                 for number in range(1, report.rounds + 1):
                     self._round()
                     if number % _CHECK_EVERY_ROUNDS == 0 and self._check(f"round {number}"):

@@ -89,6 +89,8 @@ class IdempotentPublisher:
                 "reconnect.backoff.max.ms": 50,
                 "retry.backoff.ms": 10,
                 "retry.backoff.max.ms": 50,
+                # Otherwise it forgets its only broker whenever that is away, and spends its time finding it again.
+                "metadata.recovery.strategy": "none",
                 "error_cb": self._on_error,
                 "log_level": 0,
             },
@@ -130,6 +132,15 @@ class IdempotentPublisher:
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
             self._history.complaints.append(f"the idempotent producer failed for good: {error}")
+
+    def wait_working(self) -> None:
+        """Return once a message has been acknowledged: finding the broker and getting a producer id takes a second."""
+        deadline = time.monotonic() + ANSWER_SECONDS_MAX
+        while not any(name.kind is Kind.IDEMPOTENT for name in tuple(self._history.acknowledged)):
+            if time.monotonic() > deadline:
+                self._history.complaints.append("the idempotent producer had nothing acknowledged at the start")
+                return
+            time.sleep(0.02)
 
     def finish(self) -> None:
         """Stop sending and have everything acknowledged; the broker must be up."""

@@ -48,6 +48,8 @@ class BrokerProcess:
         addresses = json.loads(line)
         self.address = addresses["kafka"]
         self.operations_url = f"http://{addresses['operations']}"
+        # A second start takes the same port, as a server's does: clients must find it again.
+        self.settings["kafka"] = self.address
         return self
 
     def stop(self) -> None:

@@ -65,6 +65,7 @@ class LogMachine:
         self._publishers = [_Publisher(1000 + partition) for partition in range(_PARTITIONS)]
         self._singles: list[tuple[int, list[Name], int]] = []
         self._tickets: dict[int, FlushTicket] = {}
+        self._seen_to = [0] * _PARTITIONS
         self._now_ms = 1_700_000_000_000
         self._epoch = 0
         self._logs = LogDirectory(self._disk, _PATH, _OPTIONS)
@@ -196,7 +197,8 @@ class LogMachine:
             ticket.sync()
             log.complete_flush(ticket)
         self._acknowledge(partition, log.flushed_offset)
-        self.history.saw(partition, self._read(partition, end_offset=log.flushed_offset))
+        self.history.saw(partition, self._read(partition, self._seen_to[partition], log.flushed_offset))
+        self._seen_to[partition] = log.flushed_offset
 
     def _acknowledge(self, partition: int, below: int) -> None:
         """Answer every publish whose messages all lie below that offset."""
@@ -221,11 +223,10 @@ class LogMachine:
             raise SimCrash
         return log
 
-    def _read(self, partition: int, end_offset: int | None = None) -> list[ReadMessage]:
+    def _read(self, partition: int, offset: int = 0, end_offset: int | None = None) -> list[ReadMessage]:
         log = self._log(partition)
         end_offset = log.end_offset if end_offset is None else end_offset
         messages: list[ReadMessage] = []
-        offset = log.log_start_offset
         while offset < end_offset:
             data = log.locate(offset, max_bytes=4_000, end_offset=end_offset, at_least_one=True).read()
             messages += [

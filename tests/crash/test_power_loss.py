@@ -9,7 +9,7 @@ import pytest
 from tests.crash.log_machine import LogMachine
 
 _LIVES = 6
-_SEEDS_PER_TEST = 100
+_SEEDS_PER_TEST = 75
 
 
 def run_seed(seed: int, *, acknowledge_early: bool = False) -> LogMachine:
@@ -22,7 +22,7 @@ def run_seed(seed: int, *, acknowledge_early: bool = False) -> LogMachine:
     return machine
 
 
-@pytest.mark.parametrize("first_seed", range(0, 400, _SEEDS_PER_TEST))
+@pytest.mark.parametrize("first_seed", range(0, 300, _SEEDS_PER_TEST))
 def test_power_loss_takes_nothing_that_was_acknowledged_or_read(first_seed: int) -> None:
     crashes = acknowledged = 0
     for seed in range(first_seed, first_seed + _SEEDS_PER_TEST):

@@ -4,10 +4,11 @@ Invariant: (R1) replies of one connection leave in the order of its requests, wh
 in. `Reply` is that place in line; the connection owns the line.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from martlet.base.errors import ApiError, ErrorCode
 from martlet.observe.metrics import DropReason
 from martlet.wire.headers import RequestHeader, response_prefix
 from martlet.wire.primitives import Buffer
@@ -109,3 +110,12 @@ class Reply:
         """Close the connection instead of answering: the only way some requests can be told of a failure."""
         if not self.abandoned:
             self._line.refuse(reason, kind)
+
+
+async def outcome_of(change: Awaitable[object]) -> tuple[ErrorCode, str | None]:
+    """Error code and message of one change among several that succeed or fail on their own."""
+    try:
+        await change
+    except ApiError as error:
+        return error.code, error.detail
+    return ErrorCode.NONE, None

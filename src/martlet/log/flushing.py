@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from martlet.base.disk import Disk, DiskFile
 from martlet.base.errors import DiskFull, StorageFailure
+from martlet.log.segment import Segment
 
 
 class SyncHealth:
@@ -72,6 +73,7 @@ class CheckpointTicket:
     health: SyncHealth
     generation: int
     recovery_point: int
+    sealed: list[Segment]
     index_files: list[DiskFile]
     epoch_path: str
     epoch_content: bytes | None

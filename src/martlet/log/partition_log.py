@@ -56,7 +56,9 @@ class PartitionLog:
         "_floor",
         "_generation",
         "_health",
+        "_newly_sealed",
         "_opened_at_ms",
+        "_opened_clean",
         "_options",
         "_parent_changed",
         "_roll_after_ms",
@@ -97,10 +99,12 @@ class PartitionLog:
         self.cut_bytes = loaded.cut_bytes
         self.cleaned_offset = 0
         self._active_since_ms = self._opened_at_ms = now_ms
+        self._opened_clean = False
         self._roll_after_ms = _UNKNOWN
         self._snapped_bytes = loaded.segments.active.size
         self._generation = 0
         self._health = SyncHealth()
+        self._newly_sealed = list(loaded.newly_sealed)
         self._directory_changes = self._synced_directory_changes = 0
         self._parent_changed = False
         self._unsynced_files: list[DiskFile] = []
@@ -134,6 +138,7 @@ class PartitionLog:
         log._floor = None if floor is None else checkpoint.recovery_point or 0
         log.cleaned_offset = min(checkpoint.cleaned_offset, log.end_offset)
         log._parent_changed = is_new_directory
+        log._opened_clean = checkpoint.is_clean
         if loaded.is_new or not checkpoint.is_clean:
             log._directory_changes += 1
         if log._floor is not None and not checkpoint.is_clean:
@@ -251,6 +256,7 @@ class PartitionLog:
         active.seal(end_offset)
         active.persist_indexes()
         self._snapshots.write(end_offset, self.producers)
+        self._newly_sealed.append(active)
         self._segments.add(following)
         self._segments.used(active)
         self._snapped_bytes = 0
@@ -355,10 +361,11 @@ class PartitionLog:
     def begin_checkpoint(self) -> CheckpointTicket | None:
         """What to write before the recovery point may move; None when it cannot or need not."""
         self._health.check()
-        if self.flushed_offset == self.recovery_point and not self.epochs.is_dirty and self._floor is None:
+        is_due = self.flushed_offset != self.recovery_point or self._newly_sealed or self._floor is not None
+        if not is_due and not self.epochs.is_dirty:
             return None
-        touched = self._segments.from_offset(self.recovery_point)
-        if not all(segment.persist_indexes() for segment in touched):
+        sealed = [segment for segment in self._newly_sealed if segment in self._segments.sealed()]
+        if not all(segment.persist_indexes() for segment in [*sealed, self._segments.active]):
             return None
         if self._segments.active.size - self._snapped_bytes >= _SNAPSHOT_EVERY_BYTES:
             self._write_snapshot()
@@ -367,7 +374,8 @@ class PartitionLog:
             health=self._health,
             generation=self._generation,
             recovery_point=self.flushed_offset,
-            index_files=[file for segment in touched if segment.is_sealed for file in segment.index_files()],
+            sealed=sealed,
+            index_files=[file for segment in sealed for file in segment.index_files()],
             epoch_path=f"{self.directory}/{EPOCH_CHECKPOINT}",
             epoch_content=encode_epochs(self.epochs.entries) if self.epochs.is_dirty else None,
             epoch_changes=self.epochs.changes,
@@ -378,6 +386,7 @@ class PartitionLog:
         if ticket.generation != self._generation:
             return
         self.recovery_point = max(self.recovery_point, ticket.recovery_point)
+        self._newly_sealed = [segment for segment in self._newly_sealed if segment not in ticket.sealed]
         if ticket.epoch_content is not None:
             self.epochs.saved_changes = ticket.epoch_changes
         if self._floor is not None:
@@ -393,11 +402,13 @@ class PartitionLog:
         self.flush()
         ticket = self.begin_checkpoint()
         if ticket is not None:
-            # A clean start believes the indexes, so this once those of the last segment are synced too.
-            ticket.index_files += self._segments.active.index_files()
             ticket.write()
             if ticket.epoch_content is not None:
                 self.epochs.saved_changes = ticket.epoch_changes
+        if ticket is not None or not self._opened_clean:
+            # A clean start believes the indexes, so this once those of the last segment are synced too.
+            for file in self._segments.active.index_files():
+                file.sync()
         if self._snapshots.latest_offset != self.end_offset > 0:
             self._write_snapshot()
         for segment in self._segments:
@@ -540,6 +551,7 @@ class PartitionLog:
             commit_swap(self._disk, self.directory, bases[0], bases)
             self._segments.replace(group.segments, group.replacement)
             group.replacement.persist_indexes()
+            self._newly_sealed.append(group.replacement)
         if is_whole:
             self.cleaned_offset = max(self.cleaned_offset, plan.cleaned_offset)
         self._snapshots.keep_only({segment.base_offset for segment in self._segments})

@@ -53,6 +53,7 @@ class LoadedLog(NamedTuple):
     log_start_offset: int
     end_offset: int
     flushed_offset: int
+    newly_sealed: list[Segment]
     cut_bytes: int
     is_new: bool
 
@@ -63,6 +64,7 @@ class _Examined(NamedTuple):
     end_offset: int
     first_offset: int
     epochs: list[tuple[int, int]]
+    sealed: list[Segment]
     cut_bytes: int
 
 
@@ -108,6 +110,7 @@ def load_log(disk: Disk, directory: str, options: LogOptions, checkpoint: LogChe
         log_start_offset=log_start_offset,
         end_offset=examined.end_offset,
         flushed_offset=flushed_offset,
+        newly_sealed=examined.sealed,
         cut_bytes=examined.cut_bytes,
         is_new=is_new,
     )
@@ -173,10 +176,14 @@ def _examine(disk: Disk, directory: str, segments: list[Segment], checkpoint: Lo
     """Check the batches that may have suffered; shortens `segments` when the log must be cut."""
     trusted = _NEVER if checkpoint.is_clean else checkpoint.recovery_point or 0
     number = len(segments) - 1
-    while number > 0 and segments[number].base_offset > trusted:
+    # A segment that ends at the recovery point was perhaps sealed after it: its batches are safe, its indexes may lack
+    # their ends.
+    while number > 0 and segments[number].base_offset >= trusted:
         number -= 1
     position, first_offset = segments[number].start_before(trusted)
-    end_offset, epochs, cut_bytes = first_offset, list[tuple[int, int]](), 0
+    end_offset, cut_bytes = first_offset, 0
+    epochs: list[tuple[int, int]] = []
+    sealed: list[Segment] = []
     while number < len(segments):
         segment = segments[number]
         scan = segment.scan(position, next_offset=end_offset, check_crc=True)
@@ -194,6 +201,7 @@ def _examine(disk: Disk, directory: str, segments: list[Segment], checkpoint: Lo
             segment.reopen(segment.size, trust_times=checkpoint.is_clean)
             if not is_last:
                 segment.seal(end_offset)
+                sealed.append(segment)
             if not checkpoint.is_clean:
                 segment.persist_indexes()
         number, position = number + 1, 0
@@ -201,7 +209,7 @@ def _examine(disk: Disk, directory: str, segments: list[Segment], checkpoint: Lo
         raise StorageFailure(
             f"{directory}: the log ends at offset {end_offset}, but all up to {checkpoint.recovery_point} was flushed"
         )
-    return _Examined(end_offset, first_offset, epochs, cut_bytes)
+    return _Examined(end_offset, first_offset, epochs, sealed, cut_bytes)
 
 
 def _gather_epochs(scan: BatchScan, epochs: list[tuple[int, int]]) -> None:

@@ -5,9 +5,8 @@ The old form of IncrementalAlterConfigs, kept because clients still send it.
 
 from typing import Final
 
-from martlet.base.errors import ApiError
-from martlet.broker.handlers.describe_configs import BROKER, TOPIC, parse_broker_name, unknown_resource_type
-from martlet.broker.request import RequestContext
+from martlet.broker.config_resources import BROKER, TOPIC, parse_broker_name, unknown_resource_type
+from martlet.broker.request import RequestContext, outcome_of
 from martlet.broker.services import BrokerServices
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.alter_configs import (
@@ -29,10 +28,7 @@ async def handle(broker: BrokerServices, request: AlterConfigsRequest, context: 
         result = AlterConfigsResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )
-        try:
-            await _replace(broker, resource, request.validate_only)
-        except ApiError as error:
-            result.error_code, result.error_message = error.code, error.detail
+        result.error_code, result.error_message = await outcome_of(_replace(broker, resource, request.validate_only))
         responses.append(result)
     return AlterConfigsResponse(responses=responses)
 

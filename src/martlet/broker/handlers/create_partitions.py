@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from martlet.base.errors import ApiError
-from martlet.broker.request import RequestContext
+from martlet.broker.request import RequestContext, outcome_of
 from martlet.broker.services import BrokerServices
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.create_partitions import (
@@ -24,14 +23,12 @@ async def handle(
     results = []
     for topic in request.topics:
         result = CreatePartitionsTopicResult(name=topic.name)
-        try:
-            await broker.admin.create_partitions(
-                topic.name,
-                topic.count,
-                assignments=[assignment.broker_ids for assignment in topic.assignments or ()],
-                validate_only=request.validate_only,
-            )
-        except ApiError as error:
-            result.error_code, result.error_message = error.code, error.detail
+        growth = broker.admin.create_partitions(
+            topic.name,
+            topic.count,
+            assignments=[assignment.broker_ids for assignment in topic.assignments or ()],
+            validate_only=request.validate_only,
+        )
+        result.error_code, result.error_message = await outcome_of(growth)
         results.append(result)
     return CreatePartitionsResponse(results=results)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.base.ids import BrokerId
+from martlet.broker.config_resources import BROKER, TOPIC, parse_broker_name, unknown_resource_type
 from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.cluster.configs import BrokerLayers, ConfigEntry, ConfigSource, effective_broker_config
@@ -27,24 +27,10 @@ KEY: Final = ApiKey.DESCRIBE_CONFIGS
 VERSIONS: Final = (1, 4)
 REQUEST: Final = DescribeConfigsRequest
 
-TOPIC: Final = 2
-BROKER: Final = 4
-
 
 def handle(broker: BrokerServices, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     """Describe every resource asked for."""
     return DescribeConfigsResponse(results=[_describe(broker, request, asked) for asked in request.resources])
-
-
-def parse_broker_name(broker: BrokerServices, name: str) -> BrokerId | None:
-    """The broker a resource names: this one, or None for the cluster's defaults."""
-    if not name:
-        return None
-    if name != str(broker.broker_id):
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"this is broker {broker.broker_id}; ask broker {name!r} for its settings"
-        )
-    return broker.broker_id
 
 
 def _describe(
@@ -94,9 +80,3 @@ def _entries(broker: BrokerServices, asked: DescribeConfigsResource) -> Sequence
             if entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
         ]
     raise unknown_resource_type(asked.resource_type)
-
-
-def unknown_resource_type(resource_type: int) -> ApiError:
-    """The error for a kind of resource that has no settings."""
-    text = f"resource type {resource_type} has no settings here; 2 (topic) and 4 (broker) have"
-    return ApiError(ErrorCode.INVALID_REQUEST, text)

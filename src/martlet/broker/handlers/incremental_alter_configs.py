@@ -3,11 +3,12 @@
 Operations: set 0, delete 1, append 2, subtract 3, the last two for lists only.
 """
 
+from collections import Counter
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.broker.handlers.describe_configs import BROKER, TOPIC, parse_broker_name, unknown_resource_type
-from martlet.broker.request import RequestContext
+from martlet.broker.config_resources import BROKER, TOPIC, parse_broker_name, unknown_resource_type
+from martlet.broker.request import RequestContext, outcome_of
 from martlet.broker.services import BrokerServices
 from martlet.cluster.config_changes import ConfigChange
 from martlet.wire.api_keys import ApiKey
@@ -27,22 +28,21 @@ async def handle(
     broker: BrokerServices, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Change the resources one after another."""
-    named: set[tuple[int, str]] = set()
+    times_named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     responses = []
     for resource in request.resources:
         result = AlterConfigsResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )
-        try:
-            identity = (resource.resource_type, resource.resource_name)
-            if identity in named:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this resource more than once")
-            named.add(identity)
-            await _alter(broker, resource, request.validate_only)
-        except ApiError as error:
-            result.error_code, result.error_message = error.code, error.detail
+        named_once = times_named[resource.resource_type, resource.resource_name] == 1
+        change = _alter(broker, resource, request.validate_only) if named_once else _refuse_repeated()
+        result.error_code, result.error_message = await outcome_of(change)
         responses.append(result)
     return IncrementalAlterConfigsResponse(responses=responses)
+
+
+async def _refuse_repeated() -> None:
+    raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this resource more than once")
 
 
 async def _alter(broker: BrokerServices, resource: AlterConfigsResource, validate_only: bool) -> None:
