@@ -257,7 +257,12 @@ class HelperProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # It ends with its input, but after a failure nobody wants to wait for that.
+        if kind is not None:
+            self._process.kill()
         with contextlib.suppress(OSError):
             cast(IO[str], self._process.stdin).close()
         try:

@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -135,6 +136,7 @@ def machine_facts(work: Path) -> dict[str, str]:
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
         "kernel": f"{platform.system()} {platform.release()}",
         "file system": _file_system(work),
+        "commit": _commit(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
     }
     for package in _PACKAGES:
@@ -143,6 +145,18 @@ def machine_facts(work: Path) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             facts[package] = "from source"
     return facts
+
+
+def _commit() -> str:
+    """What was measured; a tree with changes of its own says so."""
+    command = ["git", "describe", "--always", "--dirty"]
+    try:
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True, timeout=10
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return done.stdout.strip()
 
 
 def _processor_name() -> str:

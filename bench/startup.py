@@ -5,6 +5,7 @@ imports, data directory, a new topic. Beside it stands the bare loop's process, 
 """
 
 import time
+from contextlib import ExitStack
 from typing import Final
 
 from bench.batches import build_values_batch, write_bulk_requests
@@ -86,11 +87,8 @@ def memory(context: Context) -> list[Figure]:
 
 
 def _run_together(module: str, specifications: list[dict[str, object]]) -> None:
-    processes: list[HelperProcess] = []
-    try:
-        processes += [HelperProcess(module, specification) for specification in specifications]
+    """Run several helpers at once and wait for all."""
+    with ExitStack() as stack:
+        processes = [stack.enter_context(HelperProcess(module, specification)) for specification in specifications]
         for process in processes:
             process.answer()
-    finally:
-        for process in processes:
-            process.__exit__()

@@ -33,6 +33,7 @@ class BrokerProcess:
         return self._process.pid
 
     def start(self) -> Self:
+        assert self._process is None, "it is running already"
         with self.log_path.open("a") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.broker.broker_entry", json.dumps(self.settings)],
@@ -44,7 +45,9 @@ class BrokerProcess:
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        assert line, f"the broker did not start:\n{self.log_path.read_text()}"
+        if not line:
+            self.kill()
+            raise AssertionError(f"the broker did not start:\n{self.log_path.read_text()}")
         addresses = json.loads(line)
         self.address = addresses["kafka"]
         self.operations_url = f"http://{addresses['operations']}"

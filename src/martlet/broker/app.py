@@ -22,7 +22,7 @@ from typing import Any, Final, cast
 from martlet import __version__
 from martlet.base.clock import Clock, SystemClock
 from martlet.base.disk import Disk, SystemDisk
-from martlet.base.errors import ErrorCode, InvariantViolation
+from martlet.base.errors import ErrorCode, InvariantViolation, StorageFailure
 from martlet.base.ids import BrokerId, Incarnation
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource, SystemRandomness
@@ -80,6 +80,7 @@ class BrokerApp:
         self.settings = settings
         self.kafka_address = parse_address(settings.kafka)
         self.operations_address = parse_address(settings.operations)
+        self._log_path = os.path.join(os.path.abspath(settings.data), f"broker-{settings.broker_id}")
         self._failure: BaseException | None = None
         self._failed = asyncio.Event()
         self._clock = clock or SystemClock()
@@ -117,9 +118,8 @@ class BrokerApp:
         self._stack.callback(listening.close)
         self.kafka_address = Address(self.kafka_address.host, listening.getsockname()[1])
         await self._start_operations()
-        self._disk.make_directory(settings.data)
-        log_path = os.path.join(settings.data, f"broker-{settings.broker_id}")
-        self._disk.make_directory(log_path)
+        log_path = self._log_path
+        make_durable_directory(self._disk, log_path)
         lock = DirectoryLock(log_path)
         lock.acquire()
         self._stack.callback(lock.release)
@@ -277,6 +277,20 @@ def follow_metadata(partitions: PartitionTable, image: MetadataImage, delta: Ima
     if delta.broker_configs:
         for topic in image.topics():
             partitions.topic_changed(topic)
+
+
+def make_durable_directory(disk: Disk, path: str) -> None:
+    """Make the directory and see to it that no power loss can take it, or one above it, with all it holds.
+
+    Every name on the way is synced at every start: an earlier process may have died before it could.
+    """
+    disk.make_directory(path)
+    while (parent := os.path.dirname(path)) != path:
+        try:
+            disk.sync_directory(parent)
+        except StorageFailure as failure:
+            logger.info("cannot make sure that %s survives a power loss: %s", path, failure)
+        path = parent
 
 
 def raise_file_limit() -> int:

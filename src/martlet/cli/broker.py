@@ -50,12 +50,14 @@ def broker(flags: Mapping[str, tuple[str, str]], config_file: str | None) -> int
 
 
 def _run(configuration: Configuration, *, is_first_try: bool) -> int:
+    from martlet.broker.allocator import keep_large_blocks
     from martlet.broker.app import new_event_loop
     from martlet.observe.logs import set_up_logging
 
     for note in configuration.notes:
         print_note(f"note: {note}")
     set_up_logging(configuration.settings.log_level, configuration.settings.log_format)
+    keep_large_blocks()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_serve(configuration, is_first_try=is_first_try))
 

@@ -170,7 +170,7 @@ def choose_segments(
         if segment.next_offset <= first_dirty_offset:
             clean_bytes += segment.size
         else:
-            if now_ms - segment.max_timestamp()[0] < options.min_compaction_lag_ms:
+            if _is_too_young(segment, options, now_ms):
                 break
             dirty_bytes += segment.size
             is_overdue = is_overdue or now_ms - segment.first_timestamp() > options.max_compaction_lag_ms
@@ -179,6 +179,12 @@ def choose_segments(
         return []
     is_dirty_enough = dirty_bytes >= options.min_cleanable_dirty_ratio * (dirty_bytes + clean_bytes)
     return chosen if is_dirty_enough or is_overdue else []
+
+
+def _is_too_young(segment: Segment, options: LogOptions, now_ms: int) -> bool:
+    # Without a lag no record is too young, not even one from a client whose clock is ahead.
+    lag_ms = options.min_compaction_lag_ms
+    return lag_ms > 0 and now_ms - segment.max_timestamp()[0] < lag_ms
 
 
 def _group(sources: list[Source], options: LogOptions) -> Iterator[list[Source]]:
