@@ -38,7 +38,9 @@ class Change(NamedTuple):
     value: int | None
 
 
-CHANGES = st.lists(st.builds(Change, st.integers(0, 5), st.one_of(st.none(), st.integers(0, 99))), min_size=1, max_size=5)
+CHANGES = st.lists(
+    st.builds(Change, st.integers(0, 5), st.one_of(st.none(), st.integers(0, 99))), min_size=1, max_size=5
+)
 HISTORIES = st.lists(st.tuples(CHANGES, st.sampled_from([0, 0, 1, 2, 3, 4]), st.sampled_from([-1, -1, 3])), max_size=30)
 History = list[tuple[list[Change], int, int]]
 

@@ -18,9 +18,6 @@ from martlet.log.flushing import FlushTicket
 from martlet.observe.metrics import BrokerMetrics
 
 _THREADS: Final = 4
-_WRITE_BACK_BYTES: Final = 32 << 20
-"""Unflushed bytes after which a background flush starts whatever the policy, so that the kernel never has to stall
-our writes to catch up with dirty pages."""
 
 
 class Flusher:
@@ -40,7 +37,7 @@ class Flusher:
 
     def appended(self, partition: Partition) -> None:
         """Bytes were appended: flush now, later, or never, by the partition's policy."""
-        if partition.wants_flush_now or partition.unflushed_bytes >= _WRITE_BACK_BYTES:
+        if partition.wants_flush_now:
             self.flush_soon(partition)
         elif partition.policy.mode is FlushMode.INTERVAL and partition not in self._interval_due:
             delay = partition.policy.interval_ms / 1000

@@ -25,6 +25,10 @@ LONG_CHECK_BYTES: Final = 16_384
 """A compressed batch from this size on is opened in a thread where it has to be opened at all."""
 
 
+WRITE_BACK_BYTES: Final = 32 << 20
+"""Unflushed bytes after which a flush starts early, so that the kernel need not stall our writes to catch up."""
+
+
 class PartitionListener(Protocol):
     """What a partition tells its broker."""
 
@@ -188,11 +192,16 @@ class Partition:
 
     @property
     def wants_flush_now(self) -> bool:
-        """Whether the policy asks for a flush because of what was appended."""
+        """Whether a flush is due because of what was appended, and not because time has passed."""
         mode = self.policy.mode
         if mode is FlushMode.COMMIT:
             return True
-        return mode is FlushMode.MESSAGES and self.unflushed_messages >= self.policy.messages
+        if mode is FlushMode.NEVER:
+            # Once per segment all the same, or a crash would mean checking everything ever written.
+            return self.unflushed_bytes >= self.log.options.segment_bytes
+        if mode is FlushMode.MESSAGES and self.unflushed_messages >= self.policy.messages:
+            return True
+        return self.unflushed_bytes >= WRITE_BACK_BYTES
 
     def flushed(self) -> None:
         """A flush has been completed in the log."""

@@ -355,7 +355,8 @@ class Segment:
             start, last_offset = index.positions[-1], self.base_offset + index.offsets[-1]
             place = self._place_at(start)
             latest = times.truncate(index.offsets[-1] + 1)
-            if place is None or place.last_offset != last_offset or latest is None:
+            is_sound = place is not None and place.last_offset == last_offset
+            if not is_sound or latest is None or not self.is_true_time(*latest):
                 self.rebuild_indexes()
                 return
             first_offset = place.base_offset
@@ -448,6 +449,8 @@ class Segment:
         """Whether a sealed segment's index files are complete: little follows the batch of the last entry."""
         if self.size == 0:
             return True
+        if index.has_excess or times.has_excess or not times:
+            return False
         position = index.positions[-1] if index.positions else 0
         last = position
         while position < self.size and position - last <= self._index_interval_bytes:
@@ -455,7 +458,7 @@ class Segment:
             if place is None:
                 return False
             position += place.size
-        return position == self.size and len(times) > 0
+        return position == self.size
 
 
 def _append_entries(disk: Disk, path: str, index: OffsetIndex | TimeIndex, entry_bytes: int) -> None:

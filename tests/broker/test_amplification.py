@@ -1,0 +1,146 @@
+"""Small requests that ask for the same thing tens of thousands of times: one client's wish is nobody else's wait.
+
+A frame of one or two megabytes may name one topic eighty thousand times. Answered naively that is a minute of work and
+gigabytes of answer, on the one event loop that serves everybody.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from martlet.base.errors import ErrorCode
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.fetch import FetchPartition, encode_fetch_request
+from martlet.wire.message_codec import encode
+from martlet.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from martlet.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from martlet.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from martlet.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from martlet.wire.messages.find_coordinator import FindCoordinatorRequest
+from martlet.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from martlet.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from martlet.wire.produce import encode_produce_request
+from tests.broker.broker_process import BrokerProcess
+from tests.broker.raw_client import ConnectionClosed, RawClient
+from tests.broker.requests import batch_of, create_topic, fetch_request, now_ms, publish, publish_values
+
+TIMES = 80_000
+MEBIBYTE = 1 << 20
+WAIT_SECONDS_MAX = 2.0
+GROWTH_BYTES_MAX = 150 * MEBIBYTE
+
+
+def _metadata(topic: str) -> Any:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=topic)] * TIMES)
+
+
+def _describe_configs(topic: str) -> Any:
+    return DescribeConfigsRequest([DescribeConfigsResource(2, topic, None)] * TIMES, True, True)
+
+
+def _list_offsets(topic: str) -> Any:
+    asked = [ListOffsetsPartition(0, -1, now_ms() - 1000)] * TIMES
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(topic, asked)])
+
+
+def _create_topics(topic: str) -> Any:
+    asked = [CreatableTopic(f"{topic}-{number}", 1, 1) for number in range(TIMES)]
+    return CreateTopicsRequest(topics=asked, validate_only=True)
+
+
+def _delete_records(topic: str) -> Any:
+    return DeleteRecordsRequest([DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, 0)] * TIMES)], 1000)
+
+
+def _describe_producers(topic: str) -> Any:
+    return DescribeProducersRequest([TopicRequest(topic, [0] * TIMES)])
+
+
+def _find_coordinator(topic: str) -> Any:
+    return FindCoordinatorRequest(0, [topic] * TIMES)
+
+
+MESSAGES: dict[ApiKey, tuple[int, Callable[[str], Any]]] = {
+    ApiKey.METADATA: (12, _metadata),
+    ApiKey.DESCRIBE_CONFIGS: (4, _describe_configs),
+    ApiKey.LIST_OFFSETS: (7, _list_offsets),
+    ApiKey.CREATE_TOPICS: (7, _create_topics),
+    ApiKey.DELETE_RECORDS: (2, _delete_records),
+    ApiKey.DESCRIBE_PRODUCERS: (0, _describe_producers),
+    ApiKey.FIND_COORDINATOR: (4, _find_coordinator),
+}
+
+
+def _peak_bytes(process: BrokerProcess) -> int:
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+
+
+def _send_and_watch(process: BrokerProcess, good: RawClient, key: ApiKey, version: int, body: bytes) -> float:
+    """Send the request on a connection of its own; the longest an ordinary client waits until it is done with."""
+    with RawClient(process.address, timeout_seconds=90) as greedy:
+        greedy.send(key, version, body)
+        longest = 0.0
+        greedy.socket.settimeout(0.01)
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline:
+            started = time.monotonic()
+            good.api_versions()
+            longest = max(longest, time.monotonic() - started)
+            try:
+                greedy.receive_frame()
+            except TimeoutError:
+                continue
+            except ConnectionClosed:
+                break
+            break
+        return longest
+
+
+@pytest.mark.parametrize("key", MESSAGES, ids=lambda key: key.name)
+def test_asking_for_one_thing_many_times_holds_up_nobody_else(
+    make_process: Callable[..., BrokerProcess], key: ApiKey
+) -> None:
+    version, make = MESSAGES[key]
+    process = make_process()
+    with RawClient(process.address, timeout_seconds=90) as good:
+        topic = create_topic(good, 100)
+        for _ in range(20):
+            publish(good, topic, batch_of(*[b"x" * 100] * 100))
+        body = encode(make(topic), version)
+        before = _peak_bytes(process)
+        waited = _send_and_watch(process, good, key, version, body)
+        assert waited < WAIT_SECONDS_MAX, f"an ordinary client waited {waited:.1f} s for {len(body)} bytes"
+        grown = _peak_bytes(process) - before
+        assert grown < GROWTH_BYTES_MAX, f"{grown >> 20} MiB for {len(body)} bytes"
+
+
+def test_a_fetch_that_names_one_partition_many_times_does_not_slow_its_publishers(
+    make_process: Callable[..., BrokerProcess],
+) -> None:
+    process = make_process()
+    with RawClient(process.address) as good, RawClient(process.address) as greedy:
+        topic = create_topic(good)
+        asked = [FetchPartition(0)] * TIMES
+        request = fetch_request(topic, *asked, max_wait_ms=60_000, min_bytes=1 << 30)
+        greedy.send(ApiKey.FETCH, 4, encode_fetch_request(4, request))
+        time.sleep(0.5)
+        started = time.monotonic()
+        for _ in range(10):
+            publish_values(good, topic, b"x")
+        assert time.monotonic() - started < WAIT_SECONDS_MAX
+
+
+def test_a_publish_that_names_one_partition_many_times_is_refused_or_quick(
+    make_process: Callable[..., BrokerProcess],
+) -> None:
+    process = make_process()
+    with RawClient(process.address) as good:
+        topic = create_topic(good)
+        batches = [(0, batch_of(b"x"))] * TIMES
+        body = b"".join(encode_produce_request(9, topics=[(topic, None, batches)], acks=1, timeout_ms=1000))
+        assert _send_and_watch(process, good, ApiKey.PRODUCE, 9, body) < WAIT_SECONDS_MAX
+        assert publish(good, topic, batch_of(b"x")).error_code == ErrorCode.NONE

@@ -1,0 +1,272 @@
+"""All logs of a directory: starts, stops, checkpoints, creation, deletion, and files that are damaged or foreign."""
+
+import pytest
+
+from martlet.base.errors import ApiError, InvariantViolation, StorageFailure
+from martlet.base.ids import TopicId, TopicPartition
+from martlet.log.file_names import CLEAN_SHUTDOWN, RECOVERY_FLOOR
+from martlet.log.log_directory import LogDirectory
+from martlet.log.options import LogOptions
+from martlet.log.partition_log import PartitionLog
+from martlet.testing.sim_disk import SimDisk
+from tests.unit.log.log_builders import NOW_MS, SMALL, batches_in, fill, new_disk
+
+A, B = TopicPartition("a", 0), TopicPartition("b-1", 7)
+TOPIC_ID = TopicId(b"0123456789abcdef")
+
+
+def start(disk: SimDisk, path: str = "data/logs") -> LogDirectory:
+    directory = LogDirectory(disk, path, SMALL)
+    directory.open(NOW_MS)
+    return directory
+
+
+def log_of(directory: LogDirectory, partition: TopicPartition) -> PartitionLog:
+    log = directory.get(partition)
+    assert log is not None
+    return log
+
+
+def with_two_logs(disk: SimDisk) -> LogDirectory:
+    directory = start(disk)
+    for partition in (A, B):
+        fill(directory.create(partition, topic_id=TOPIC_ID, now_ms=NOW_MS), 20)
+    return directory
+
+
+def test_a_clean_stop_is_recognised_once() -> None:
+    disk = new_disk()
+    with_two_logs(disk).close()
+    assert disk.exists(f"data/logs/{CLEAN_SHUTDOWN}")
+    directory = start(disk)
+    assert directory.started_clean
+    assert not disk.exists(f"data/logs/{CLEAN_SHUTDOWN}")
+    assert {log.partition: log.end_offset for log in directory} == {A: 40, B: 40}
+    assert log_of(directory, B).topic_id == TOPIC_ID
+    assert len(directory) == 2
+    assert not start(disk).started_clean
+
+
+def test_a_kill_is_no_clean_stop() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    directory.close(clean=False)
+    disk.crash("process")
+    again = start(disk)
+    assert not again.started_clean
+    assert log_of(again, A).end_offset == 40
+
+
+def test_a_checkpoint_holds_every_partition() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    log_of(directory, A).flush()
+    log_of(directory, A).advance_log_start(5)
+    directory.checkpoint()
+    assert disk.read_file("data/logs/recovery-point-offset-checkpoint") == b"0\n2\na 0 40\nb-1 7 0\n"
+    assert disk.read_file("data/logs/log-start-offset-checkpoint") == b"0\n1\na 0 5\n"
+    assert log_of(directory, A).recovery_point == 40
+
+
+def test_a_log_start_is_never_written_above_its_recovery_point() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    log_of(directory, A).advance_log_start(40)
+    directory.checkpoint()
+    assert disk.read_file("data/logs/log-start-offset-checkpoint") == b"0\n0\n"
+
+
+def test_the_log_start_survives_a_restart() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    log_of(directory, A).advance_log_start(5)
+    directory.close()
+    assert log_of(start(disk), A).log_start_offset == 5
+
+
+def test_an_unchanged_checkpoint_is_not_written_again() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    directory.checkpoint()
+    before = disk.writes
+    directory.checkpoint()
+    assert disk.writes == before
+
+
+def test_one_log_that_cannot_be_synced_does_not_stop_the_checkpoint_of_others() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    for log in directory:
+        log.flush()
+    checkpoint = directory.begin_checkpoint()
+    disk.fail_next_sync()
+    checkpoint.write()
+    assert list(checkpoint.failures) == [A]
+    directory.complete_checkpoint(checkpoint)
+    assert (log_of(directory, A).recovery_point, log_of(directory, B).recovery_point) == (0, 40)
+    assert disk.read_file("data/logs/recovery-point-offset-checkpoint") == b"0\n2\na 0 0\nb-1 7 40\n"
+
+
+def test_a_damaged_partition_is_set_aside_and_the_others_open() -> None:
+    disk = new_disk()
+    with_two_logs(disk).close()
+    last = [entry for entry in disk.list_directory("data/logs/a-0") if entry.name.endswith(".log")][-1]
+    bit = 8 * (last.size - 20)
+    disk.flip_bit(f"data/logs/a-0/{last.name}", bit)
+    before = disk.list_directory("data/logs/a-0")
+    directory = start(disk)
+    assert list(directory.failures) == [A]
+    assert directory.get(A) is None
+    assert log_of(directory, B).end_offset == 40
+    assert disk.list_directory("data/logs/a-0") == before
+    directory.checkpoint()
+    directory.close()
+    assert not disk.exists(f"data/logs/{CLEAN_SHUTDOWN}"), "a stop with a damaged partition is not clean"
+    disk.flip_bit(f"data/logs/a-0/{last.name}", bit)
+    assert log_of(start(disk), A).end_offset == 40, "its recovery point was kept"
+
+
+def test_a_broken_recovery_checkpoint_cuts_nothing_but_torn_ends() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    directory.close()
+    disk.replace_file("data/logs/recovery-point-offset-checkpoint", b"\0" * 30)
+    disk.remove(f"data/logs/{CLEAN_SHUTDOWN}")
+    disk.flip_bit("data/logs/a-0/00000000000000000000.log", 8 * 70)
+    again = start(disk)
+    assert list(again.failures) == [A]
+    assert log_of(again, B).end_offset == 40
+    assert disk.exists(f"data/logs/a-0/{RECOVERY_FLOOR}"), "so that the next start is as careful"
+    assert list(start(disk).failures) == [A]
+    disk.flip_bit("data/logs/a-0/00000000000000000000.log", 8 * 70)
+    assert log_of(start(disk), A).end_offset == 40
+
+
+def test_other_checkpoints_that_are_broken_cost_only_what_they_know() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    log_of(directory, A).advance_log_start(5)
+    directory.close()
+    for name in ("log-start-offset-checkpoint", "cleaner-offset-checkpoint"):
+        disk.replace_file(f"data/logs/{name}", b"nonsense")
+    again = start(disk)
+    assert not again.failures
+    assert log_of(again, A).log_start_offset == 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_deleted_log_stays_deleted_and_its_name_can_be_used_again(seed: int) -> None:
+    disk = new_disk(seed)
+    directory = with_two_logs(disk)
+    for log in directory:
+        log.flush()
+    directory.checkpoint()
+    directory.delete(A)
+    assert directory.get(A) is None
+    fresh = directory.create(A, topic_id=TopicId(b"f" * 16), now_ms=NOW_MS)
+    fill(fresh, 2)
+    fresh.flush()
+    disk.crash("power")
+    again = start(disk)
+    assert not again.failures
+    assert log_of(again, A).end_offset == 4
+    assert log_of(again, A).topic_id == b"f" * 16
+    assert again.remove_deleted() == 1
+    assert [entry.name for entry in disk.list_directory("data/logs") if entry.is_directory] == ["a-0", "b-1-7"]
+
+
+def test_deleting_twice_and_deleting_nothing_do_no_harm() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    directory.delete(A)
+    directory.delete(A)
+    directory.create(A, topic_id=TOPIC_ID, now_ms=NOW_MS)
+    directory.delete(A)
+    assert directory.remove_deleted() == 2
+    assert directory.remove_deleted() == 0
+
+
+def test_a_log_nobody_owns_is_kept_under_another_name() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    kept_as = directory.set_aside(A)
+    assert kept_as is not None
+    assert kept_as.endswith("-stray")
+    assert disk.exists(f"{kept_as}/00000000000000000000.log")
+    assert directory.remove_deleted() == 0
+    assert [log.partition for log in start(disk)] == [B]
+
+
+def test_foreign_files_and_directories_are_left_alone() -> None:
+    disk = new_disk()
+    with_two_logs(disk).close()
+    disk.make_directory("data/logs/lost+found")
+    disk.make_directory("data/logs/..-0")
+    disk.open("data/logs/a-1", create=True)
+    before = disk.list_directory("data/logs")
+    directory = start(disk)
+    assert len(directory) == 2
+    directory.close()
+    assert disk.list_directory("data/logs") == before
+
+
+@pytest.mark.parametrize("topic", ["..", "a/b", "", "x" * 250])
+def test_hostile_topics_are_refused(topic: str) -> None:
+    disk = new_disk()
+    directory = start(disk)
+    with pytest.raises(ApiError):
+        directory.create(TopicPartition(topic, 0), topic_id=TOPIC_ID, now_ms=NOW_MS)
+    assert [entry.name for entry in disk.list_directory("data")] == ["logs"]
+
+
+def test_a_log_is_created_once() -> None:
+    directory = with_two_logs(new_disk())
+    with pytest.raises(InvariantViolation):
+        directory.create(A, topic_id=TOPIC_ID, now_ms=NOW_MS)
+
+
+def test_each_log_gets_its_own_settings() -> None:
+    disk = new_disk()
+    with_two_logs(disk).close()
+    options = {A: LogOptions(retention_ms=5), B: LogOptions(retention_ms=6)}
+    directory = LogDirectory(disk, "data/logs", SMALL)
+    directory.open(NOW_MS, options.__getitem__)
+    assert {log.partition: log.options for log in directory} == options
+
+
+def test_a_stop_that_cannot_sync_is_not_marked_clean() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    disk.fail_next_sync()
+    directory.close()
+    assert list(directory.failures) == [A]
+    assert not disk.exists(f"data/logs/{CLEAN_SHUTDOWN}")
+    assert log_of(start(disk), A).end_offset == 40
+
+
+def test_a_directory_that_cannot_be_synced_does_not_open() -> None:
+    disk = new_disk()
+    disk.fail_next_sync()
+    with pytest.raises(StorageFailure):
+        start(disk)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_first_life_survives_a_power_cut(seed: int) -> None:
+    disk = SimDisk(new_disk(seed)._randomness)
+    directory = start(disk, "some/where/deep")
+    log = directory.create(A, topic_id=TOPIC_ID, now_ms=NOW_MS)
+    fill(log, 5)
+    log.flush()
+    expected = batches_in(log)
+    disk.crash("power")
+    assert batches_in(log_of(start(disk, "some/where/deep"), A)) == expected
+
+
+def test_stopping_an_idle_directory_writes_almost_nothing() -> None:
+    disk = new_disk()
+    with_two_logs(disk).close()
+    directory = start(disk)
+    before = disk.syncs
+    directory.close()
+    assert disk.syncs - before <= 2
