@@ -40,7 +40,7 @@ def answer(disk: Disk, root: str, call: tuple[object, ...]) -> object:
         return "failed"
 
 
-def _do(disk: Disk, root: str, kind: str, arguments: list[object]) -> object:  # noqa: C901 - one line per call
+def _do(disk: Disk, root: str, kind: str, arguments: list[object]) -> object:
     first = arguments[0] if arguments else ""
     path = f"{root}/{first}"
     match kind, arguments:

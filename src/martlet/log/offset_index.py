@@ -16,10 +16,12 @@ from array import array
 from bisect import bisect_left, bisect_right
 from itertools import islice
 from operator import le
+from struct import Struct
 from sys import byteorder
 from typing import Final
 
 ENTRY_BYTES: Final = 8
+_ENTRY: Final = Struct(">ii")
 
 
 class OffsetIndex:
@@ -74,8 +76,11 @@ class OffsetIndex:
         return interleaved.tobytes()
 
 
-def decode_offset_index(content: bytes, *, log_bytes: int) -> OffsetIndex:
-    """The index of a file's content, as far as it can be one of a log file of `log_bytes` (I1)."""
+def decode_offset_index(content: bytes, *, log_bytes: int, check: bool = True) -> OffsetIndex:
+    """The index of a file's content; with `check` as far as it can be one of a log file of `log_bytes` (I1).
+
+    Without, it costs no time per entry worth mentioning, and a wrong entry is found out when it is used.
+    """
     interleaved = array("i")
     interleaved.frombytes(content[: len(content) // ENTRY_BYTES * ENTRY_BYTES])
     if byteorder == "little":
@@ -83,20 +88,25 @@ def decode_offset_index(content: bytes, *, log_bytes: int) -> OffsetIndex:
     index = OffsetIndex()
     index.offsets, index.positions = interleaved[0::2], interleaved[1::2]
     keep = len(index.offsets)
-    for values in (index.offsets, index.positions):
-        keep = min(keep, _rising_prefix(values))
-    if keep and (index.offsets[0] < 0 or index.positions[0] < 0):
-        keep = 0
-    keep = bisect_left(index.positions, log_bytes, hi=keep)
-    del index.offsets[keep:], index.positions[keep:]
+    if check:
+        keep = min(_rising_prefix(index.offsets), _rising_prefix(index.positions))
+        if keep and (index.offsets[0] < 0 or index.positions[0] < 0):
+            keep = 0
+        keep = bisect_left(index.positions, log_bytes, hi=keep)
+        del index.offsets[keep:], index.positions[keep:]
     index.persisted = keep
     index.has_excess = len(content) > keep * ENTRY_BYTES
     index.is_proven = keep == 0
     return index
 
 
+def decode_last_entry(tail: bytes) -> tuple[int, int] | None:
+    """Relative offset and position in the last entry of a file, given its last bytes."""
+    return None if len(tail) < ENTRY_BYTES else _ENTRY.unpack_from(tail, len(tail) - ENTRY_BYTES)
+
+
 def _rising_prefix(values: "array[int]") -> int:
     """How many values from the first on strictly increase."""
-    return next(
-        (number + 1 for number, falls in enumerate(map(le, islice(values, 1, None), values)) if falls), len(values)
-    )
+    if not any(map(le, islice(values, 1, None), values)):
+        return len(values)
+    return next(number for number in range(1, len(values)) if values[number] <= values[number - 1])

@@ -180,7 +180,8 @@ def _examine(disk: Disk, directory: str, segments: list[Segment], checkpoint: Lo
     # their ends.
     while number > 0 and segments[number].base_offset >= trusted:
         number -= 1
-    position, first_offset = segments[number].start_before(trusted)
+    last = segments[-1]
+    position, first_offset = last.last_indexed() if checkpoint.is_clean else segments[number].start_before(trusted)
     end_offset, cut_bytes = first_offset, 0
     epochs: list[tuple[int, int]] = []
     sealed: list[Segment] = []
@@ -198,12 +199,14 @@ def _examine(disk: Disk, directory: str, segments: list[Segment], checkpoint: Lo
                 raise segment.damage(scan.position, end_offset, fault)
             cut_bytes = _cut(disk, segments, number, scan)
         else:
-            segment.reopen(segment.size, trust_times=checkpoint.is_clean)
+            if checkpoint.is_clean:
+                segment.resume()
+                break
+            segment.reopen(segment.size, trust_times=False)
             if not is_last:
                 segment.seal(end_offset)
                 sealed.append(segment)
-            if not checkpoint.is_clean:
-                segment.persist_indexes()
+            segment.persist_indexes()
         number, position = number + 1, 0
     if checkpoint.recovery_point is not None and end_offset < checkpoint.recovery_point:
         raise StorageFailure(

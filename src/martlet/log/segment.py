@@ -24,8 +24,10 @@ from martlet.log.batch_scan import BatchScan
 from martlet.log.file_names import INDEX, LOG, TIME_INDEX, offset_file
 from martlet.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from martlet.log.offset_index import OffsetIndex, decode_offset_index
+from martlet.log.offset_index import decode_last_entry as decode_last_offset_entry
 from martlet.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from martlet.log.time_index import TimeIndex, decode_time_index
+from martlet.log.time_index import decode_last_entry as decode_last_time_entry
 from martlet.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, read_batch_header
 
 NO_TIMESTAMP: Final = -1
@@ -57,6 +59,7 @@ class Segment:
         "_first_timestamp",
         "_index",
         "_index_interval_bytes",
+        "_is_max_proven",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_prefix",
@@ -89,6 +92,7 @@ class Segment:
         self._first_timestamp: int | None = None
         self._max_timestamp = _UNKNOWN
         self._max_timestamp_offset = base_offset
+        self._is_max_proven = True
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, *, index_interval_bytes: int) -> "Segment":
@@ -157,7 +161,8 @@ class Segment:
     def seal(self, next_offset: int) -> None:
         """No more batches: note the greatest timestamp and where the next segment begins."""
         if self.size and not self.is_sealed:
-            self.times.add(self._max_timestamp, self._max_timestamp_offset - self.base_offset)
+            timestamp_ms, offset = self.max_timestamp()
+            self.times.add(timestamp_ms, offset - self.base_offset)
         self.is_sealed = True
         self.next_offset = next_offset
 
@@ -291,11 +296,14 @@ class Segment:
             return NO_TIMESTAMP, self.base_offset
         if self._max_timestamp == _UNKNOWN:
             last = self.times.last()
-            if last is None or not self.is_true_time(last.timestamp_ms, last.relative_offset):
-                self.rebuild_indexes()
-            else:
+            if last is not None:
                 self._max_timestamp = last.timestamp_ms
                 self._max_timestamp_offset = self.base_offset + last.relative_offset
+            self._is_max_proven = False
+        if not self._is_max_proven:
+            if not self.is_true_time(self._max_timestamp, self._max_timestamp_offset - self.base_offset):
+                self.rebuild_indexes()
+            self._is_max_proven = True
         return self._max_timestamp, self._max_timestamp_offset
 
     def is_true_time(self, timestamp_ms: int, relative_offset: int) -> bool:
@@ -318,12 +326,35 @@ class Segment:
         times = self._times
         return self._load_indexes()[1] if times is None else times
 
+    def last_indexed(self) -> tuple[int, int]:
+        """Position and base offset of the last batch with an entry, or of the segment's start; reads ends of files."""
+        entry = decode_last_offset_entry(self._tail_of(INDEX, OFFSET_ENTRY_BYTES))
+        place = self._place_at(entry[1]) if entry is not None and entry[1] >= 0 else None
+        if entry is None or place is None or place.last_offset != self.base_offset + entry[0]:
+            return 0, self.base_offset
+        return place.position, place.base_offset
+
+    def resume(self) -> None:
+        """Take this as the segment to append to, as a clean stop left it; the indexes stay unread until needed."""
+        self.is_sealed = False
+        self._forget_batches()
+        self.next_offset = _NEVER
+        position, first_offset = self.last_indexed()
+        latest = decode_last_time_entry(self._tail_of(TIME_INDEX, TIME_ENTRY_BYTES))
+        if position == 0 or latest is None:
+            self.reopen(self.size)
+            return
+        self._max_timestamp = latest.timestamp_ms
+        self._max_timestamp_offset = self.base_offset + latest.relative_offset
+        self._is_max_proven = False
+        self._note_all_from(position, first_offset)
+
     def start_before(self, offset: int) -> tuple[int, int]:
         """Position and base offset of the last indexed batch that ends before `offset`, or of the segment's start.
 
         For looking at a file whose end may be torn: an index that cannot be right is ignored, not rebuilt.
         """
-        index, _ = self._read_indexes()
+        index, _ = self._read_indexes(check=True)
         entry = index.entry_before(min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
         place = self._place_at(index.positions[entry]) if entry >= 0 else None
         if place is None or place.last_offset != self.base_offset + index.offsets[entry]:
@@ -355,8 +386,11 @@ class Segment:
             start, last_offset = index.positions[-1], self.base_offset + index.offsets[-1]
             place = self._place_at(start)
             latest = times.truncate(index.offsets[-1] + 1)
-            is_sound = place is not None and place.last_offset == last_offset
-            if not is_sound or latest is None or not self.is_true_time(*latest):
+            is_lying = latest is None or not self.is_true_time(*latest)
+            if self._index is not index:
+                # An entry on the way was found wrong, and all of it has been rebuilt.
+                return
+            if place is None or place.last_offset != last_offset or latest is None or is_lying:
                 self.rebuild_indexes()
                 return
             first_offset = place.base_offset
@@ -422,6 +456,7 @@ class Segment:
         self._first_timestamp = None
         self._max_timestamp = _UNKNOWN
         self._max_timestamp_offset = self.base_offset
+        self._is_max_proven = True
 
     def _note_all_from(self, position: int, first_offset: int) -> None:
         scan = self.scan(position, next_offset=first_offset, check_crc=False)
@@ -433,15 +468,22 @@ class Segment:
             self.next_offset = self.base_offset
 
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        index, times = self._read_indexes()
+        index, times = self._read_indexes(check=False)
         if self.is_sealed and not self._reaches_end(index, times):
             self.rebuild_indexes()
             return self.index, self.times
         return index, times
 
-    def _read_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        index = decode_offset_index(self._disk.read_file(self._prefix + INDEX) or b"", log_bytes=self.size)
-        times = decode_time_index(self._disk.read_file(self._prefix + TIME_INDEX) or b"")
+    def _tail_of(self, suffix: str, entry_bytes: int) -> bytes:
+        if not self._disk.exists(self._prefix + suffix):
+            return b""
+        file = self._disk.open(self._prefix + suffix)
+        return file.pread(entry_bytes, max(0, file.size() // entry_bytes - 1) * entry_bytes)
+
+    def _read_indexes(self, *, check: bool) -> tuple[OffsetIndex, TimeIndex]:
+        content = self._disk.read_file(self._prefix + INDEX) or b""
+        index = decode_offset_index(content, log_bytes=self.size, check=check)
+        times = decode_time_index(self._disk.read_file(self._prefix + TIME_INDEX) or b"", check=check)
         self._index, self._times = index, times
         return index, times
 
@@ -452,6 +494,8 @@ class Segment:
         if index.has_excess or times.has_excess or not times:
             return False
         position = index.positions[-1] if index.positions else 0
+        if not 0 <= position < self.size:
+            return False
         last = position
         while position < self.size and position - last <= self._index_interval_bytes:
             place = self._place_at(position)

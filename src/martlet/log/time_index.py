@@ -77,8 +77,10 @@ class TimeIndex:
         return bytes(self.content[first * ENTRY_BYTES :])
 
 
-def decode_time_index(content: bytes) -> TimeIndex:
-    """The index of a file's content, as far as it can be one (I1)."""
+def decode_time_index(content: bytes, *, check: bool = True) -> TimeIndex:
+    """The index of a file's content; with `check` as far as it can be one (I1), without found out when used."""
+    if not check:
+        return TimeIndex(content[: len(content) // ENTRY_BYTES * ENTRY_BYTES])
     kept_bytes, previous_timestamp, previous_offset = 0, -(1 << 63) - 1, 0
     for timestamp_ms, relative_offset in _ENTRY.iter_unpack(content[: len(content) // ENTRY_BYTES * ENTRY_BYTES]):
         if timestamp_ms <= previous_timestamp or relative_offset < previous_offset:
@@ -88,3 +90,8 @@ def decode_time_index(content: bytes) -> TimeIndex:
     index = TimeIndex(content[:kept_bytes])
     index.has_excess = len(content) > kept_bytes
     return index
+
+
+def decode_last_entry(tail: bytes) -> TimeEntry | None:
+    """The last entry of a file, given its last bytes."""
+    return None if len(tail) < ENTRY_BYTES else TimeEntry(*_ENTRY.unpack_from(tail, len(tail) - ENTRY_BYTES))

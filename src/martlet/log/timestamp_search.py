@@ -17,7 +17,7 @@ from martlet.log.log_slice import TimestampOffset
 from martlet.log.segment import NO_TIMESTAMP, Segment
 from martlet.log.segment_list import SegmentList
 from martlet.wire.batch import BatchHeader
-from martlet.wire.records.record import read_records
+from martlet.wire.records.index import index_records, unpack_batches
 
 _OPENED_BYTES_MAX: Final = 64 << 20
 
@@ -76,7 +76,7 @@ class TimestampSearch:
     def _first_candidate(self, segment: Segment, timestamp_ms: int) -> int:
         """The offset up to which the time index rules everything out."""
         entry = segment.times.entry_before(timestamp_ms)
-        if entry is not None and not segment.is_true_time(entry.timestamp_ms, entry.relative_offset):
+        if entry is not None and not (segment.index.is_proven or segment.is_true_time(*entry)):
             segment.rebuild_indexes()
             entry = segment.times.entry_before(timestamp_ms)
         return segment.base_offset if entry is None else segment.base_offset + entry.relative_offset + 1
@@ -98,12 +98,15 @@ class TimestampSearch:
         if header.uses_log_append_time:
             return self._answer(header.max_timestamp, max(header.base_offset, self._start_offset))
         try:
-            records = read_records(segment.file.pread(header.size, position), _OPENED_BYTES_MAX)
+            data, spans = unpack_batches(
+                segment.file.pread(header.size, position), max_bytes=_OPENED_BYTES_MAX, check_crc=False
+            )
+            index = index_records(data, spans)
         except ApiError:
             return self._answer(header.max_timestamp, max(header.base_offset, self._start_offset))
-        for record in records:
-            if record.timestamp_ms >= timestamp_ms and record.offset >= self._start_offset:
-                return self._answer(record.timestamp_ms, record.offset)
+        for record_ms, offset in zip(index.timestamps, index.offsets, strict=True):
+            if record_ms >= timestamp_ms and offset >= self._start_offset:
+                return self._answer(record_ms, offset)
         return None
 
     def _answer(self, timestamp_ms: int, offset: int) -> TimestampOffset:

@@ -39,7 +39,8 @@ def test_a_topic_id_is_written_as_kafka_writes_it() -> None:
 @pytest.mark.parametrize(
     "content",
     [b"", b"\0" * 20, b"0\n", b"0\n1\n", b"1\n0\n", b"0\n2\na 0 1\n", b"0\n1\na 0\n", b"0\n1\na 0 -1\n", b"0\n1\na 0 1",
-     b"0\n1\na 0 x\n", b"0\n1\na 0 1\nb 0 1\n", b"0\n1\na  0 1\n", b"\xff\n", b"0\n-1\n", b"0\n1\na 0 " + b"9" * 30 + b"\n"],
+     b"0\n1\na 0 x\n", b"0\n1\na 0 1\nb 0 1\n", b"0\n1\na  0 1\n", b"\xff\n", b"0\n-1\n",
+     b"0\n1\na 0 " + b"9" * 30 + b"\n"],
 )  # fmt: skip
 def test_broken_offsets_are_refused(content: bytes) -> None:
     with pytest.raises(BrokenCheckpoint):

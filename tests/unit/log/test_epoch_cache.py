@@ -92,12 +92,14 @@ def test_cutting_the_start_before_everything_changes_nothing() -> None:
 
 def test_changes_make_it_dirty_until_saved() -> None:
     cache = EpochCache([(1, 5)])
+    seen = [cache.is_dirty]
     cache.assign(2, 9)
-    assert cache.is_dirty
+    seen.append(cache.is_dirty)
     cache.saved_changes = cache.changes
-    assert not cache.is_dirty
+    seen.append(cache.is_dirty)
     cache.clear()
-    assert cache.is_dirty
+    seen.append(cache.is_dirty)
+    assert seen == [False, True, False, True]
     assert cache.entries == []
 
 

@@ -41,8 +41,8 @@ def test_impossible_partition_numbers_get_no_directory(partition: int) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "lost+found", "a", "a-", "-0", "a-01", "a--", "a-1x", "a-٣", "..-0", ".-0", "a-99999999", "ä-0", "a-0\n", "a/b-0",
-     "a-0.0000-delete", "a-0.0000-stray"],
+    ["", "lost+found", "a", "a-", "-0", "a-01", "a--", "a-1x", "a-٣", "..-0", ".-0", "a-99999999", "ä-0", "a-0\n",
+     "a/b-0", "a-0.0000-delete", "a-0.0000-stray"],
 )  # fmt: skip
 def test_foreign_directories_are_left_alone(name: str) -> None:
     assert parse_partition_directory(name) is None

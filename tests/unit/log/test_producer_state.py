@@ -4,8 +4,7 @@ import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.log.producer_state import ProducerStates
-from martlet.wire.batch import BatchHeader, build_marker_batch, read_batch_header
-from martlet.wire.batch import TransactionMarker
+from martlet.wire.batch import BatchHeader, TransactionMarker, build_marker_batch, read_batch_header
 from tests.unit.log.log_builders import batch_of
 
 WRAP = 1 << 31

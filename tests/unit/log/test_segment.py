@@ -129,7 +129,7 @@ def test_a_slice_is_cut_at_the_end_of_a_batch() -> None:
     for segment in (found_again(disk, next_offset=180), new_segment(new_disk())):
         if segment.size == 0:
             write(segment, 40)
-        end = starts + [segment.size]
+        end = [*starts, segment.size]
         for limit in (starts[3] + 400, starts[5] + 113, segment.size - 1):
             cut = segment.cut_before(limit, start=starts[3], at_least_one=False)
             assert cut in end

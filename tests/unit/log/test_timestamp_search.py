@@ -5,7 +5,7 @@ import pytest
 from martlet.log.log_slice import TimestampOffset
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
-from martlet.wire.batch import rebuild_batch, read_batch_header
+from martlet.wire.batch import read_batch_header, rebuild_batch
 from tests.unit.log.log_builders import DIRECTORY, SMALL, append, batch_of, close_cleanly, new_disk, open_log
 
 

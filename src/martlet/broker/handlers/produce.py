@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.broker.partition import Partition
+from martlet.broker.partition import LONG_CHECK_BYTES, Partition
 from martlet.broker.request import Link, Reply
 from martlet.broker.services import BrokerServices
 from martlet.log.validation import InvalidRecords, check_client_batch
@@ -58,7 +58,7 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
     """Append everything now; answer now or when it is committed."""
     version = reply.header.api_version
     request = parse_produce_request(frame[reply.header.body_position :], version)
-    if _needs_long_checks(broker, request):
+    if len(frame) >= LONG_CHECK_BYTES and _needs_long_checks(broker, request):
         # The receive buffer is needed for other requests while a thread looks at this one.
         copy = memoryview(bytearray(frame))[reply.header.body_position :]
         _check_in_thread(broker, parse_produce_request(copy, version), reply)
