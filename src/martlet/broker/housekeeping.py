@@ -60,9 +60,11 @@ class Housekeeping:
         checkpoint = self._logs.begin_checkpoint()
         await self._in_worker(checkpoint.write)
         self._logs.complete_checkpoint(checkpoint)
-        for name, failure in checkpoint.failures.items():
-            if self._logs.get(name) is not None:  # else its topic was deleted meanwhile
-                logger.error("the recovery point of %s could not be written: %s", name, failure)
+        failed_logs = [log for log, _ in checkpoint.tickets if log.partition in checkpoint.failures]
+        for log in failed_logs:
+            if self._logs.get(log.partition) is log:  # else its topic was deleted meanwhile
+                failure = checkpoint.failures[log.partition]
+                logger.error("the recovery point of %s could not be written: %s", log.partition, failure)
 
     async def apply_retention(self) -> None:
         """Delete segments that are too old or too many, and files whose deletion is due."""

@@ -4,12 +4,12 @@ v5 returns the settings in force, v7 the topic's id. `validate_only` checks ever
 occurs twice in one request is refused for both.
 """
 
-from collections import Counter
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
+from martlet.broker.turns import Repeats, in_turns
 from martlet.cluster.records import TopicRecord
 from martlet.cluster.topic_decisions import TopicWish
 from martlet.wire.api_keys import ApiKey
@@ -26,17 +26,19 @@ VERSIONS: Final = (2, 7)
 REQUEST: Final = CreateTopicsRequest
 
 _CHOSEN_BY_BROKER: Final = -1
+_TOPICS_MAX: Final = 2_000
 
 
 async def handle(broker: BrokerServices, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Make the topics one after another."""
-    times_named = Counter(topic.name for topic in request.topics)
+    repeats = Repeats(topic.name for topic in request.topics)
     results = []
-    for topic in request.topics:
+    async for topic in in_turns(request.topics):
         result = CreatableTopicResult(name=topic.name)
         try:
-            if times_named[topic.name] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
+            repeats.check(topic.name)
+            if len(request.topics) > _TOPICS_MAX:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"one request makes at most {_TOPICS_MAX} topics")
             record = await broker.admin.create_topic(read_wish(topic), validate_only=request.validate_only)
             _describe(broker, record, result)
         except ApiError as error:

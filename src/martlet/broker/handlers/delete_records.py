@@ -8,6 +8,7 @@ from typing import Final
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
+from martlet.broker.turns import Repeats, in_turns
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -28,21 +29,23 @@ async def handle(
     broker: BrokerServices, request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse:
     """Advance every partition's start, then make the starts durable once."""
-    topics = [
-        DeleteRecordsTopicResult(
-            name=topic.name, partitions=[_delete(broker, topic.name, asked) for asked in topic.partitions]
-        )
-        for topic in request.topics
-    ]
+    repeats = Repeats((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    topics = []
+    for topic in request.topics:
+        results = [_delete(broker, topic.name, asked, repeats) async for asked in in_turns(topic.partitions)]
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
     done = [(topic.name, one.partition_index) for topic in topics for one in topic.partitions if not one.error_code]
     await broker.partitions.flusher.flush_all([broker.partitions.get(*name) for name in done])
     await broker.checkpoint()
     return DeleteRecordsResponse(topics=topics)
 
 
-def _delete(broker: BrokerServices, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _delete(
+    broker: BrokerServices, topic: str, asked: DeleteRecordsPartition, repeats: Repeats
+) -> DeleteRecordsPartitionResult:
     index = asked.partition_index
     try:
+        repeats.check((topic, index))
         record = broker.image.topic(topic)
         if record is not None and record.internal:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")

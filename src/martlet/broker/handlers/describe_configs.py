@@ -11,6 +11,7 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.config_resources import BROKER, TOPIC, parse_broker_name, unknown_resource_type
 from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
+from martlet.broker.turns import in_turns
 from martlet.cluster.configs import BrokerLayers, ConfigEntry, ConfigSource, effective_broker_config
 from martlet.cluster.topic_names import check_topic_name
 from martlet.wire.api_keys import ApiKey
@@ -28,9 +29,13 @@ VERSIONS: Final = (1, 4)
 REQUEST: Final = DescribeConfigsRequest
 
 
-def handle(broker: BrokerServices, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-    """Describe every resource asked for."""
-    return DescribeConfigsResponse(results=[_describe(broker, request, asked) for asked in request.resources])
+async def handle(
+    broker: BrokerServices, request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse:
+    """Describe every resource asked for, once."""
+    unique = {(asked.resource_type, asked.resource_name): asked for asked in request.resources}
+    results = [_describe(broker, request, asked) async for asked in in_turns(unique.values())]
+    return DescribeConfigsResponse(results=results)
 
 
 def _describe(

@@ -3,6 +3,7 @@
 - Long poll: an answer waits for `min_bytes`, at most `max_wait_ms`; errors and closed logs answer at once.
 - Byte limits in the order partitions were asked for; the first partition with data gives at least one whole batch.
 - Whole batches only, as they were published; the first may begin before the offset asked for.
+- A partition named several times is served once.
 - Leader epochs are compared (v9); a reader whose history was truncated is told where it diverges (v12).
 - v13 topic ids. Records are never null.
 - Sessions are declined: every answer carries session id 0, so clients keep sending full requests; a request that names
@@ -35,7 +36,22 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
         broker.metrics.errors_total[error] += 1
         reply.send(encode_fetch_response(version, (), error_code=error))
         return
-    WaitingFetch(broker, request, reply).start()
+    WaitingFetch(broker, without_repeats(request), reply).start()
+
+
+def without_repeats(request: FetchRequest) -> FetchRequest:
+    """The request with each partition named once, which is what every honest one is."""
+    count = sum(len(topic.partitions) for topic in request.topics)
+    if count < 2:
+        return request
+    seen: dict[tuple[object, int], None] = {}
+    topics = []
+    for topic in request.topics:
+        name = topic.name if topic.topic_id is None else topic.topic_id
+        fresh = [asked for asked in topic.partitions if (name, asked.partition) not in seen]
+        seen.update(((name, asked.partition), None) for asked in fresh)
+        topics.append(topic._replace(partitions=list({asked.partition: asked for asked in fresh}.values())))
+    return request if len(seen) == count else request._replace(topics=topics)
 
 
 def names_a_session(request: FetchRequest) -> bool:

@@ -3,13 +3,12 @@
 Operations: set 0, delete 1, append 2, subtract 3, the last two for lists only.
 """
 
-from collections import Counter
 from typing import Final
 
-from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.config_resources import BROKER, TOPIC, parse_broker_name, unknown_resource_type
 from martlet.broker.request import RequestContext, outcome_of
 from martlet.broker.services import BrokerServices
+from martlet.broker.turns import Repeats
 from martlet.cluster.config_changes import ConfigChange
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.incremental_alter_configs import (
@@ -28,24 +27,20 @@ async def handle(
     broker: BrokerServices, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Change the resources one after another."""
-    times_named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    repeats = Repeats((resource.resource_type, resource.resource_name) for resource in request.resources)
     responses = []
     for resource in request.resources:
         result = AlterConfigsResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )
-        named_once = times_named[resource.resource_type, resource.resource_name] == 1
-        change = _alter(broker, resource, request.validate_only) if named_once else _refuse_repeated()
+        change = _alter(broker, resource, repeats, request.validate_only)
         result.error_code, result.error_message = await outcome_of(change)
         responses.append(result)
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
-async def _refuse_repeated() -> None:
-    raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this resource more than once")
-
-
-async def _alter(broker: BrokerServices, resource: AlterConfigsResource, validate_only: bool) -> None:
+async def _alter(broker: BrokerServices, resource: AlterConfigsResource, repeats: Repeats, validate_only: bool) -> None:
+    repeats.check((resource.resource_type, resource.resource_name))
     changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
     if resource.resource_type == TOPIC:
         await broker.admin.alter_topic_configs(resource.resource_name, changes, validate_only=validate_only)

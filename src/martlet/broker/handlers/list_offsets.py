@@ -13,6 +13,7 @@ from martlet.base.ids import NO_LEADER_EPOCH, NO_OFFSET
 from martlet.broker.partition import Partition
 from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
+from martlet.broker.turns import Repeats, in_turns
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -36,19 +37,23 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 _FIRST_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
-def handle(broker: BrokerServices, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+async def handle(broker: BrokerServices, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Look every partition up; one that fails does not harm the others."""
+    repeats = Repeats((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     topics = []
     for topic in request.topics:
-        found = [_answer(broker, topic.name, asked, context.version) for asked in topic.partitions]
+        found = [
+            _answer(broker, topic.name, asked, context.version, repeats) async for asked in in_turns(topic.partitions)
+        ]
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=found))
     return ListOffsetsResponse(topics=topics)
 
 
 def _answer(
-    broker: BrokerServices, topic: str, asked: ListOffsetsPartition, version: int
+    broker: BrokerServices, topic: str, asked: ListOffsetsPartition, version: int, repeats: Repeats
 ) -> ListOffsetsPartitionResponse:
     try:
+        repeats.check((topic, asked.partition_index))
         partition = broker.partitions.get(topic, asked.partition_index)
         partition.check_online()
         partition.check_leader_epoch(asked.current_leader_epoch)

@@ -4,6 +4,7 @@
   ids in answers, v12 look-up by id, v13 a top-level error.
 - v0–3 cannot say whether a topic may be created, so the broker's setting alone decides there.
 - A topic asked for by id and unknown gets UNKNOWN_TOPIC_ID; by name UNKNOWN_TOPIC_OR_PARTITION.
+- A topic named several times is described once.
 - Creating waits until the topic is visible, so the first answer already carries its leader.
 """
 
@@ -13,6 +14,7 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import NO_BROKER, NO_TOPIC_ID, TopicId
 from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
+from martlet.broker.turns import in_turns
 from martlet.cluster.records import TopicRecord
 from martlet.cluster.topic_names import check_topic_name
 from martlet.wire.api_keys import ApiKey
@@ -36,14 +38,15 @@ async def handle(broker: BrokerServices, request: MetadataRequest, context: Requ
     """Describe the brokers and the topics asked for."""
     asks_for_all = request.topics is None or (context.version == 0 and not request.topics)
     if asks_for_all:
-        topics = [describe_topic(broker, topic) for topic in broker.image.topics()]
+        topics = [describe_topic(broker, topic) async for topic in in_turns(broker.image.topics())]
     else:
         may_create = broker.settings.auto_create_topics and request.allow_auto_topic_creation
+        unique = {(asked.topic_id, asked.name): asked for asked in request.topics or ()}
         topics = [
             _describe_by_id(broker, asked, context.version)
             if asked.topic_id != NO_TOPIC_ID
             else await _describe_by_name(broker, asked.name or "", may_create)
-            for asked in request.topics or ()
+            async for asked in in_turns(unique.values())
         ]
     return MetadataResponse(
         brokers=describe_brokers(broker, context),
