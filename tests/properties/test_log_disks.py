@@ -79,9 +79,9 @@ def _do(disk: Disk, root: str, kind: str, arguments: list[object]) -> object:
 @given(calls=CALLS)
 def test_both_disks_answer_alike(calls: list[tuple[object, ...]]) -> None:
     simulated = SimDisk(SimRandomness(1))
-    simulated.make_directory("root/sub")
+    simulated.make_directory("top/sub")
     with tempfile.TemporaryDirectory() as place:
         real = SystemDisk()
-        real.make_directory(f"{place}/root/sub")
+        real.make_directory(f"{place}/top/sub")
         for call in calls:
-            assert answer(simulated, "root", call) == answer(real, f"{place}/root", call), call
+            assert answer(simulated, "top", call) == answer(real, f"{place}/top", call), call
