@@ -2,6 +2,7 @@
 
 Versions 3–13 are served; 0–13 is advertised, because librdkafka before 2.11.1 switches all compression off when it
 does not see version 0. v7 zstd, v8 per-record errors, v10 leader hints, v13 topic ids.
+- One batch for a partition; a second one in the same request is refused with INVALID_REQUEST.
 - Partitions are independent: one refused batch does not harm the others of the request.
 - Batches are appended as they arrived, inside the receive buffer, before the next request is looked at; answers wait.
 - Where records must be opened (compacted topics, a bound on old timestamps) large compressed batches are opened in a
@@ -70,6 +71,7 @@ def _append_all(broker: BrokerServices, request: ProduceRequest, reply: Reply, c
     version = reply.header.api_version
     answer: _TopicResults = []
     awaited: list[_Awaited] = []
+    appended_to: set[Partition] = set()
     refusal = _refusal_of_all(request)
     now_ms = broker.clock.now_ms()
     for topic in request.topics:
@@ -81,6 +83,9 @@ def _append_all(broker: BrokerServices, request: ProduceRequest, reply: Reply, c
                     raise refusal
                 broker.partitions.check_writable()
                 partition = _partition(broker, topic, index)
+                if partition in appended_to:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, "a request carries one batch for a partition")
+                appended_to.add(partition)
                 header = checked.get(id(records)) or _check(partition, records, version, now_ms)
                 if isinstance(header, ApiError):
                     raise header
