@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from martlet.base.errors import ApiError, DiskFull, ErrorCode
 from martlet.base.ids import TopicId, TopicPartition
+from martlet.log import segment
 from martlet.log.log_directory import LogDirectory
 from martlet.log.log_slice import Appended, TimestampOffset
 from martlet.log.options import LogOptions
@@ -53,8 +54,13 @@ class Producer:
 class LogModel(RuleBasedStateMachine):
     """Drives a real LogDirectory on a SimDisk beside a list."""
 
-    @initialize(seed=st.integers(0, 1 << 32), page_bytes=st.sampled_from([512, 4096]))
-    def start(self, seed: int, page_bytes: int) -> None:
+    @initialize(
+        seed=st.integers(0, 1 << 32), page_bytes=st.sampled_from([512, 4096]), small_bytes=st.sampled_from([0, 8192])
+    )
+    def start(self, seed: int, page_bytes: int, small_bytes: int) -> None:
+        # The segments of this test are small; with 0 they are resumed as large ones are.
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(segment, "_SMALL_BYTES", small_bytes)
         self.disk = SimDisk(SimRandomness(seed), page_bytes=page_bytes)
         self.directory = LogDirectory(self.disk, "data", OPTIONS)
         self.directory.open(NOW_MS)
@@ -65,6 +71,10 @@ class LogModel(RuleBasedStateMachine):
         self.leader_epoch = 0
         self.time_ms = 1000
         self.producers = {7: Producer(7), 8: Producer(8)}
+
+    def teardown(self) -> None:
+        if hasattr(self, "patch"):
+            self.patch.undo()
 
     # What the log is asked to do.
 

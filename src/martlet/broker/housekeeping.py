@@ -41,7 +41,8 @@ class Housekeeping:
     def start(self) -> None:
         """Begin every duty."""
         settings = self._settings
-        self._every(settings.checkpoint_interval_ms, self.checkpoint)
+        # At once: a broker that dies again and again must not look at the same batches each time.
+        self._every(settings.checkpoint_interval_ms, self.checkpoint, delay_ms=0)
         self._every(settings.retention_check_interval_ms, self.apply_retention)
         self._every(settings.cleaner_interval_ms, self.compact)
         self._every(_DISK_CHECK_MS, self.watch_disk)
@@ -118,12 +119,16 @@ class Housekeeping:
     async def _in_worker(self, work: Callable[[], object]) -> None:
         await asyncio.get_running_loop().run_in_executor(self._worker, work)
 
-    def _every(self, interval_ms: int, duty: Callable[[], Awaitable[None]]) -> None:
-        self._tasks.append(asyncio.create_task(self._repeat(interval_ms, duty), name=f"martlet-{duty.__name__}"))
+    def _every(self, interval_ms: int, duty: Callable[[], Awaitable[None]], delay_ms: int | None = None) -> None:
+        first_ms = interval_ms if delay_ms is None else delay_ms
+        name = f"martlet-{duty.__name__}"
+        self._tasks.append(asyncio.create_task(self._repeat(first_ms, interval_ms, duty), name=name))
 
-    async def _repeat(self, interval_ms: int, duty: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat(self, first_ms: int, interval_ms: int, duty: Callable[[], Awaitable[None]]) -> None:
+        pause_ms = first_ms
         while True:
-            await asyncio.sleep(interval_ms / 1000)
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = interval_ms
             try:
                 await duty()
             except StorageFailure as failure:

@@ -11,7 +11,7 @@ Control batches and batches whose records cannot be opened stay as they are.
 
 Invariants: (1) of every key the last record survives, unless it is a tombstone past its deadline; (2) cleaning twice is
 cleaning once.
-Proved by: tests/unit/log/test_batch_cleaning.py, tests/properties/test_log_compaction.py
+Proved by: tests/unit/log/test_compaction.py, tests/properties/test_log_compaction.py
 """
 
 from collections.abc import Callable

@@ -13,10 +13,10 @@ keeps the last batch of its group, emptied if need be.
 
 Invariants: (1) at every instant the directory holds every surviving record in one of the states above; (2) doing the
 remaining steps twice does no harm.
-Proved by: tests/unit/log/test_compaction_swap.py, tests/properties/test_log_compaction.py
+Proved by: tests/unit/log/test_compaction.py, tests/properties/test_log_compaction.py
 """
 
-from martlet.base.disk import Disk
+from martlet.base.disk import DirectoryEntry, Disk
 from martlet.base.errors import StorageFailure
 from martlet.log.batch_scan import BatchScan
 from martlet.log.file_names import CLEANED, INDEX, LOG, SWAP, TIME_INDEX, offset_file, parse_offset_file
@@ -30,9 +30,11 @@ def commit_swap(disk: Disk, directory: str, base_offset: int, source_bases: list
     _replace_sources(disk, directory, base_offset, source_bases)
 
 
-def finish_swaps(disk: Disk, directory: str) -> None:
-    """After a crash: drop unfinished compactions and complete committed ones."""
-    names = [entry.name for entry in disk.list_directory(directory) if not entry.is_directory]
+def finish_swaps(disk: Disk, directory: str, entries: list[DirectoryEntry]) -> bool:
+    """After a crash: drop unfinished compactions and complete committed ones; whether there were any."""
+    names = [entry.name for entry in entries if not entry.is_directory]
+    if not any(name.endswith((CLEANED, SWAP)) for name in names):
+        return False
     for name in names:
         if name.endswith(CLEANED):
             disk.remove(f"{directory}/{name}")
@@ -41,6 +43,7 @@ def finish_swaps(disk: Disk, directory: str) -> None:
     for base_offset in [offset for offset, suffix in files if suffix == LOG + SWAP]:
         end_offset = _end_of_swap(disk, f"{directory}/{offset_file(base_offset, LOG + SWAP)}", base_offset)
         _replace_sources(disk, directory, base_offset, [base for base in bases if base_offset <= base < end_offset])
+    return True
 
 
 def _replace_sources(disk: Disk, directory: str, base_offset: int, source_bases: list[int]) -> None:

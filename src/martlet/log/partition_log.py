@@ -493,7 +493,10 @@ class PartitionLog:
             self._snapshots.remove_before(first_offset)
             self.log_start_offset = max(self.log_start_offset, first_offset)
             self.epochs.truncate_from_start(self.log_start_offset)
-            self.flushed_offset = max(self.flushed_offset, first_offset)
+            if self.flushed_offset < first_offset:
+                # Deleted before it was flushed: once it cannot come back, nothing of it is missing.
+                self._sync_names()
+                self.flushed_offset = first_offset
         return count
 
     def remove_deleted_files(self, now_ms: int) -> int:

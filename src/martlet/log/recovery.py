@@ -17,19 +17,21 @@ Proved by: tests/unit/log/test_recovery.py, tests/properties/test_log_model.py
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from martlet.base.disk import Disk
+from martlet.base.disk import DirectoryEntry, Disk
 from martlet.base.errors import StorageFailure
 from martlet.base.ids import TopicPartition
 from martlet.log.batch_scan import BatchScan
-from martlet.log.checkpoints import BrokenCheckpoint, decode_epochs, decode_offsets
+from martlet.log.checkpoints import BrokenCheckpoint, decode_offsets
 from martlet.log.compaction_swap import finish_swaps
 from martlet.log.epoch_cache import EpochCache
-from martlet.log.file_names import DELETED, EPOCH_CHECKPOINT, LOG, SNAPSHOT, parse_offset_file
+from martlet.log.epoch_recovery import recover_epochs
+from martlet.log.file_names import DELETED, LOG, SNAPSHOT, parse_offset_file
 from martlet.log.options import LogOptions
 from martlet.log.producer_snapshot import ProducerSnapshots
 from martlet.log.producer_state import ProducerStates
 from martlet.log.segment import Segment
 from martlet.log.segment_list import SegmentList
+from martlet.wire.batch import BatchHeader
 
 _NEVER: Final = 1 << 63
 
@@ -58,16 +60,6 @@ class LoadedLog(NamedTuple):
     is_new: bool
 
 
-class _Examined(NamedTuple):
-    """The result of checking batches: where the log ends and which epochs the checked batches have."""
-
-    end_offset: int
-    first_offset: int
-    epochs: list[tuple[int, int]]
-    sealed: list[Segment]
-    cut_bytes: int
-
-
 def apply_floor(checkpoint: LogCheckpoint, content: bytes, partition: TopicPartition) -> LogCheckpoint:
     """What holds after a truncation that the checkpoints may not know of; the floor's file says how deep it went."""
     try:
@@ -84,36 +76,10 @@ def apply_floor(checkpoint: LogCheckpoint, content: bytes, partition: TopicParti
 
 def load_log(disk: Disk, directory: str, options: LogOptions, checkpoint: LogCheckpoint, now_ms: int) -> LoadedLog:
     """Everything of a partition's directory; raises StorageFailure when acknowledged data is damaged or missing."""
-    finish_swaps(disk, directory)
-    segments, snapshot_offsets, has_removed = _take_stock(disk, directory, options, checkpoint.log_start_offset)
-    snapshots = ProducerSnapshots(disk, directory, snapshot_offsets)
-    is_new = not segments
-    if is_new:
-        segments = [_first_segment(disk, directory, options, checkpoint)]
-    examined = _examine(disk, directory, segments, checkpoint)
-    if snapshots.remove_beyond(examined.end_offset) or examined.cut_bytes or has_removed:
-        disk.sync_directory(directory)
-    snapshots.keep_only({segment.base_offset for segment in segments})
-    known = SegmentList(segments)
-    log_start_offset = max(checkpoint.log_start_offset, segments[0].base_offset)
-    if log_start_offset > examined.end_offset:
-        raise StorageFailure(f"{directory}: ends at {examined.end_offset}, before its start {log_start_offset}")
-    epochs = _load_epochs(disk, directory, known, examined, log_start_offset)
-    flushed_offset = examined.end_offset
-    if not checkpoint.is_clean:
-        flushed_offset = min(examined.end_offset, max(log_start_offset, checkpoint.recovery_point or 0))
-    return LoadedLog(
-        segments=known,
-        epochs=epochs,
-        producers=replay_producers(snapshots, known, examined.end_offset, options, now_ms),
-        snapshots=snapshots,
-        log_start_offset=log_start_offset,
-        end_offset=examined.end_offset,
-        flushed_offset=flushed_offset,
-        newly_sealed=examined.sealed,
-        cut_bytes=examined.cut_bytes,
-        is_new=is_new,
-    )
+    entries = disk.list_directory(directory)
+    if finish_swaps(disk, directory, entries):
+        entries = disk.list_directory(directory)
+    return _Recovery(disk, directory, options, checkpoint, now_ms).run(entries)
 
 
 def replay_producers(
@@ -127,163 +93,202 @@ def replay_producers(
     for segment in segments.from_offset(offset):
         position = segment.position_of(offset) if segment.base_offset < offset else 0
         for _, header in segment.scan(position, next_offset=segment.base_offset, check_crc=False):
+            if header.base_offset >= end_offset:
+                return producers
             if header.producer_id >= 0 and header.base_offset >= offset:
-                # When a batch came is only known if it says so; now is on the safe side of expiring its producer.
-                appended_at_ms = header.max_timestamp if header.uses_log_append_time else now_ms
-                producers.record(header, header.last_offset, appended_at_ms)
+                producers.record(header, header.last_offset, _appended_at_ms(header, now_ms))
     return producers
 
 
-def _take_stock(
-    disk: Disk, directory: str, options: LogOptions, log_start_offset: int
-) -> tuple[list[Segment], list[int], bool]:
-    """Segments and snapshots in the directory; removes what was deleted before, and tells whether there was any."""
-    segments, snapshots, has_removed = [], [], False
-    for name, is_directory, size in disk.list_directory(directory):
-        parsed = None if is_directory else parse_offset_file(name)
-        if parsed is None:
-            continue
-        offset, suffix = parsed
-        if suffix.endswith(DELETED):
-            disk.remove(f"{directory}/{name}")
-            has_removed = True
-        elif suffix == LOG:
-            interval = options.index_interval_bytes
-            segments.append(Segment(disk, directory, offset, size=size, index_interval_bytes=interval))
-        elif suffix == SNAPSHOT:
-            snapshots.append(offset)
-    while len(segments) > 1 and segments[1].base_offset <= log_start_offset:
-        # Deleted, but the removal did not survive a crash.
-        for path in segments.pop(0).rename(DELETED):
-            disk.remove(path)
-        has_removed = True
-    for segment, following in pairwise(segments):
-        segment.is_sealed = True
-        segment.next_offset = following.base_offset
-    if segments:
-        segments[-1].next_offset = _NEVER
-    return segments, snapshots, has_removed
+def _appended_at_ms(header: BatchHeader, now_ms: int) -> int:
+    # When a batch came is only known if it says so; now is on the safe side of expiring its producer.
+    return header.max_timestamp if header.uses_log_append_time else now_ms
 
 
-def _first_segment(disk: Disk, directory: str, options: LogOptions, checkpoint: LogCheckpoint) -> Segment:
-    start = checkpoint.log_start_offset
-    if checkpoint.recovery_point is not None and checkpoint.recovery_point > start:
-        raise StorageFailure(f"{directory}: no segments, though offsets up to {checkpoint.recovery_point} were flushed")
-    return Segment.create(disk, directory, start, index_interval_bytes=options.index_interval_bytes)
+class _Recovery:
+    """One opening of a log: what has been found so far."""
 
+    def __init__(self, disk: Disk, directory: str, options: LogOptions, checkpoint: LogCheckpoint, now_ms: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._options = options
+        self._checkpoint = checkpoint
+        self._now_ms = now_ms
+        self._segments: list[Segment] = []
+        self._snapshots = ProducerSnapshots(disk, directory, [])
+        self._producers = ProducerStates()
+        self._epochs: list[tuple[int, int]] = []
+        self._first_checked_offset = self._end_offset = 0
+        self._newly_sealed: list[Segment] = []
+        self._has_removed = False
+        self._cut_bytes = 0
 
-def _examine(disk: Disk, directory: str, segments: list[Segment], checkpoint: LogCheckpoint) -> _Examined:
-    """Check the batches that may have suffered; shortens `segments` when the log must be cut."""
-    trusted = _NEVER if checkpoint.is_clean else checkpoint.recovery_point or 0
-    number = len(segments) - 1
-    # A segment that ends at the recovery point was perhaps sealed after it: its batches are safe, its indexes may lack
-    # their ends.
-    while number > 0 and segments[number].base_offset >= trusted:
-        number -= 1
-    last = segments[-1]
-    position, first_offset = last.last_indexed() if checkpoint.is_clean else segments[number].start_before(trusted)
-    end_offset, cut_bytes = first_offset, 0
-    epochs: list[tuple[int, int]] = []
-    sealed: list[Segment] = []
-    while number < len(segments):
-        segment = segments[number]
-        scan = segment.scan(position, next_offset=end_offset, check_crc=True)
-        _gather_epochs(scan, epochs)
-        end_offset = scan.next_offset
-        is_last = number == len(segments) - 1
-        fault = scan.fault
-        if fault is None and not is_last and segments[number + 1].base_offset != end_offset:
-            fault = f"the next segment begins at {segments[number + 1].base_offset}"
-        if fault is not None:
-            if end_offset < trusted or (checkpoint.recovery_point is None and not is_last):
-                raise segment.damage(scan.position, end_offset, fault)
-            cut_bytes = _cut(disk, segments, number, scan)
+    def run(self, entries: list[DirectoryEntry]) -> LoadedLog:
+        self._take_stock(entries)
+        is_new = not self._segments
+        if is_new:
+            self._segments.append(self._first_segment())
+        checkpoint = self._checkpoint
+        if checkpoint.is_clean:
+            self._resume()
         else:
-            if checkpoint.is_clean:
-                segment.resume()
-                break
-            segment.reopen(segment.size, trust_times=False)
-            if not is_last:
-                segment.seal(end_offset)
-                sealed.append(segment)
-            segment.persist_indexes()
-        number, position = number + 1, 0
-    if checkpoint.recovery_point is not None and end_offset < checkpoint.recovery_point:
-        raise StorageFailure(
-            f"{directory}: the log ends at offset {end_offset}, but all up to {checkpoint.recovery_point} was flushed"
+            self._check_and_cut()
+        log_start_offset = max(checkpoint.log_start_offset, self._segments[0].base_offset)
+        self._check_reach(log_start_offset)
+        self._clear_up()
+        segments = SegmentList(self._segments)
+        flushed_offset = self._end_offset
+        if not checkpoint.is_clean:
+            flushed_offset = min(self._end_offset, max(log_start_offset, checkpoint.recovery_point or 0))
+        return LoadedLog(
+            segments=segments,
+            epochs=recover_epochs(
+                self._disk,
+                self._directory,
+                segments,
+                self._epochs,
+                checked=(self._first_checked_offset, self._end_offset),
+                log_start_offset=log_start_offset,
+            ),
+            producers=self._producers,
+            snapshots=self._snapshots,
+            log_start_offset=log_start_offset,
+            end_offset=self._end_offset,
+            flushed_offset=flushed_offset,
+            newly_sealed=self._newly_sealed,
+            cut_bytes=self._cut_bytes,
+            is_new=is_new,
         )
-    return _Examined(end_offset, first_offset, epochs, sealed, cut_bytes)
 
+    def _take_stock(self, entries: list[DirectoryEntry]) -> None:
+        """Find segments and snapshots in the directory; remove what was deleted before."""
+        segments: list[Segment] = []
+        snapshots: list[int] = []
+        interval = self._options.index_interval_bytes
+        for name, is_directory, size in entries:
+            parsed = None if is_directory else parse_offset_file(name)
+            if parsed is None:
+                continue
+            offset, suffix = parsed
+            if suffix.endswith(DELETED):
+                self._disk.remove(f"{self._directory}/{name}")
+                self._has_removed = True
+            elif suffix == LOG:
+                segments.append(Segment(self._disk, self._directory, offset, size=size, index_interval_bytes=interval))
+            elif suffix == SNAPSHOT:
+                snapshots.append(offset)
+        while len(segments) > 1 and segments[1].base_offset <= self._checkpoint.log_start_offset:
+            # Deleted, but the removal did not survive a crash.
+            self._discard(segments.pop(0))
+        for segment, following in pairwise(segments):
+            segment.is_sealed = True
+            segment.next_offset = following.base_offset
+        if segments:
+            segments[-1].next_offset = _NEVER
+        self._segments = segments
+        self._snapshots = ProducerSnapshots(self._disk, self._directory, snapshots)
 
-def _gather_epochs(scan: BatchScan, epochs: list[tuple[int, int]]) -> None:
-    latest = epochs[-1][0] if epochs else -1
-    for _, header in scan:
-        if header.partition_leader_epoch > latest:
-            latest = header.partition_leader_epoch
-            epochs.append((latest, header.base_offset))
+    def _first_segment(self) -> Segment:
+        start, flushed = self._checkpoint.log_start_offset, self._checkpoint.recovery_point
+        if flushed is not None and flushed > start:
+            raise StorageFailure(f"{self._directory}: no segments, though offsets up to {flushed} were flushed")
+        interval = self._options.index_interval_bytes
+        return Segment.create(self._disk, self._directory, start, index_interval_bytes=interval)
 
+    def _resume(self) -> None:
+        """Go on as a clean stop left the log; only the last few batches are looked at."""
+        segment = self._segments[-1]
+        position, self._first_checked_offset = segment.last_indexed()
+        scan = segment.scan(position, next_offset=self._first_checked_offset, check_crc=True)
+        for _, header in scan:
+            self._note_epoch(header)
+        if scan.fault is not None:
+            raise segment.damage(scan.position, scan.next_offset, scan.fault)
+        self._end_offset = scan.next_offset
+        segment.resume(position, self._first_checked_offset)
+        self._producers = self._producers_at(self._end_offset)
 
-def _cut(disk: Disk, segments: list[Segment], number: int, scan: BatchScan) -> int:
-    """End the log where `scan` stopped, in segment `number`; returns how many bytes that takes away."""
-    cut_bytes = segments[number].size - scan.position
-    # The newest first: a crash on the way leaves a log that is cut again at the same place.
-    for doomed in reversed(segments[number + 1 :]):
-        cut_bytes += doomed.size
-        for path in doomed.rename(DELETED):
-            disk.remove(path)
-    del segments[number + 1 :]
-    segments[number].truncate(scan.position, trust_times=False)
-    return cut_bytes
+    def _check_and_cut(self) -> None:
+        """Check all that may have suffered in a crash, and cut the log at the first fault that may be cut."""
+        segments, trusted = self._segments, self._checkpoint.recovery_point or 0
+        number = len(segments) - 1
+        # A segment that ends at the recovery point was perhaps sealed after it: its batches are safe, its indexes may
+        # lack their ends.
+        while number > 0 and segments[number].base_offset >= trusted:
+            number -= 1
+        position, self._end_offset = segments[number].start_recovery(trusted)
+        self._first_checked_offset = self._end_offset
+        self._producers = self._producers_at(self._end_offset)
+        while number < len(segments):
+            segment = segments[number]
+            is_last = number == len(segments) - 1
+            scan = self._check_segment(segment, position)
+            fault = scan.fault
+            if fault is None and not is_last and segments[number + 1].base_offset != self._end_offset:
+                fault = f"the next segment begins at {segments[number + 1].base_offset}"
+            if fault is not None:
+                if self._end_offset < trusted or (self._checkpoint.recovery_point is None and not is_last):
+                    raise segment.damage(scan.position, self._end_offset, fault)
+                self._cut(number, scan.position)
+            elif not is_last:
+                segment.seal(self._end_offset)
+                self._newly_sealed.append(segment)
+                segments[number + 1].start_recovery(self._end_offset)
+            segment.persist_indexes()
+            number, position = number + 1, 0
 
+    def _check_segment(self, segment: Segment, position: int) -> BatchScan:
+        """Check the batches from `position` on and take in what they say, up to the first that does not hold."""
+        scan = segment.scan(position, next_offset=self._end_offset, check_crc=True)
+        now_ms, producers = self._now_ms, self._producers
+        latest_epoch = self._epochs[-1][0] if self._epochs else -1
+        for at, header in scan:
+            segment.note_batch(at, header.last_offset, header)
+            if header.partition_leader_epoch > latest_epoch:
+                latest_epoch = header.partition_leader_epoch
+                self._note_epoch(header)
+            if header.producer_id >= 0:
+                producers.record(header, header.last_offset, _appended_at_ms(header, now_ms))
+        self._end_offset = scan.next_offset
+        return scan
 
-def _load_epochs(
-    disk: Disk, directory: str, segments: SegmentList, examined: _Examined, log_start_offset: int
-) -> EpochCache:
-    on_disk = _read_epochs(disk, f"{directory}/{EPOCH_CHECKPOINT}") or []
-    known = [entry for entry in on_disk if entry[1] <= examined.first_offset]
-    if known and examined.epochs and known[-1][0] > examined.epochs[0][0]:
-        # The file contradicts the log: it is damaged.
-        known = []
-    known_from = known[0][1] if known else examined.first_offset
-    if known_from > log_start_offset:
-        # Nothing is known of the beginning: the file is missing, or deleted records are back because where the log
-        # starts was not yet on disk.
-        known = _walk_epochs(segments, log_start_offset, known_from) + known
-    # A leader that wrote nothing is in no batch, only in the file: where a later one, or nobody, wrote the next record.
-    latest = examined.epochs[-1][0] if examined.epochs else -1
-    silent = [
-        (epoch, start)
-        for epoch, start in on_disk
-        if (start == examined.end_offset and epoch > latest)
-        or any(later > epoch and begin == start for later, begin in examined.epochs)
-    ]
-    epochs = EpochCache()
-    for epoch, start_offset in sorted(known + examined.epochs + silent):
-        if epoch > epochs.latest_epoch:
-            epochs.assign(epoch, start_offset)
-    epochs.truncate_from_start(log_start_offset)
-    epochs.changes, epochs.saved_changes = 0, 0 if [*map(tuple, epochs.entries)] == on_disk else -1
-    return epochs
+    def _cut(self, number: int, position: int) -> None:
+        """End the log at `position` of segment `number`."""
+        segments = self._segments
+        self._cut_bytes = segments[number].size - position
+        # The newest first: a crash on the way leaves a log that is cut again at the same place.
+        for doomed in reversed(segments[number + 1 :]):
+            self._cut_bytes += doomed.size
+            self._discard(doomed)
+        del segments[number + 1 :]
+        segments[number].cut_file(position)
 
+    def _check_reach(self, log_start_offset: int) -> None:
+        end_offset, flushed = self._end_offset, self._checkpoint.recovery_point
+        if flushed is not None and end_offset < flushed:
+            raise StorageFailure(
+                f"{self._directory}: the log ends at offset {end_offset}, but all up to {flushed} was flushed"
+            )
+        if end_offset < log_start_offset:
+            raise StorageFailure(
+                f"{self._directory}: the log ends at {end_offset}, before its start {log_start_offset}"
+            )
 
-def _read_epochs(disk: Disk, path: str) -> list[tuple[int, int]] | None:
-    content = disk.read_file(path)
-    if content is None:
-        return None
-    try:
-        return decode_epochs(content)
-    except BrokenCheckpoint:
-        return None
+    def _clear_up(self) -> None:
+        """Make removals durable before anything is appended (I2)."""
+        has_lost_snapshots = self._snapshots.remove_beyond(self._end_offset)
+        if has_lost_snapshots or self._cut_bytes or self._has_removed:
+            self._disk.sync_directory(self._directory)
+        self._snapshots.keep_only({segment.base_offset for segment in self._segments})
 
+    def _producers_at(self, offset: int) -> ProducerStates:
+        return replay_producers(self._snapshots, SegmentList(self._segments), offset, self._options, self._now_ms)
 
-def _walk_epochs(segments: SegmentList, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
-    """The epochs of the batches from `start_offset` to `end_offset`, from the batches themselves."""
-    epochs: list[tuple[int, int]] = []
-    for segment in segments.from_offset(start_offset):
-        position = segment.position_of(start_offset)
-        for _, header in segment.scan(position, next_offset=segment.base_offset, check_crc=False):
-            if header.base_offset >= end_offset:
-                return epochs
-            if header.partition_leader_epoch > (epochs[-1][0] if epochs else -1):
-                epochs.append((header.partition_leader_epoch, header.base_offset))
-    return epochs
+    def _note_epoch(self, header: BatchHeader) -> None:
+        if not self._epochs or header.partition_leader_epoch > self._epochs[-1][0]:
+            self._epochs.append((header.partition_leader_epoch, header.base_offset))
+
+    def _discard(self, segment: Segment) -> None:
+        for path in segment.rename(DELETED):
+            self._disk.remove(path)
+        self._has_removed = True

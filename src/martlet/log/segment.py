@@ -36,6 +36,7 @@ _NEVER: Final = 1 << 63
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 POSITION_MAX: Final = (1 << 31) - 1
 _RECENT_MAX: Final = 32
+_SMALL_BYTES: Final = 8192
 _WALK_BYTES: Final = 4096 + HEADER_BYTES
 # base offset, length, (epoch), magic, (crc, attributes), last offset delta: all that a walk looks at.
 _PLACE: Final = Struct(">qi4xb6xi")
@@ -166,12 +167,17 @@ class Segment:
         self.is_sealed = True
         self.next_offset = next_offset
 
-    def truncate(self, position: int, *, trust_times: bool = True) -> None:
+    def truncate(self, position: int) -> None:
         """Drop the batches from `position` on, durably, and go on appending there."""
+        self.cut_file(position)
+        self.reopen(position)
+        self.persist_indexes()
+
+    def cut_file(self, position: int) -> None:
+        """End the log file at `position`, durably."""
         self.file.truncate(position)
         self.file.sync()
-        self.reopen(position, trust_times=trust_times)
-        self.persist_indexes()
+        self.size = position
 
     # Finding.
 
@@ -328,83 +334,90 @@ class Segment:
 
     def last_indexed(self) -> tuple[int, int]:
         """Position and base offset of the last batch with an entry, or of the segment's start; reads ends of files."""
+        if self.size <= _SMALL_BYTES:
+            return 0, self.base_offset
         entry = decode_last_offset_entry(self._tail_of(INDEX, OFFSET_ENTRY_BYTES))
         place = self._place_at(entry[1]) if entry is not None and entry[1] >= 0 else None
         if entry is None or place is None or place.last_offset != self.base_offset + entry[0]:
             return 0, self.base_offset
         return place.position, place.base_offset
 
-    def resume(self) -> None:
-        """Take this as the segment to append to, as a clean stop left it; the indexes stay unread until needed."""
+    def resume(self, position: int, first_offset: int) -> None:
+        """Take this as the segment to append to, as a clean stop left it; the indexes stay unread until needed.
+
+        The arguments are what `last_indexed` said. A small segment's indexes are not read but made again.
+        """
         self.is_sealed = False
         self._forget_batches()
         self.next_offset = _NEVER
-        position, first_offset = self.last_indexed()
-        latest = decode_last_time_entry(self._tail_of(TIME_INDEX, TIME_ENTRY_BYTES))
-        if position == 0 or latest is None:
-            self.reopen(self.size)
+        latest = decode_last_time_entry(self._tail_of(TIME_INDEX, TIME_ENTRY_BYTES)) if position else None
+        if latest is None:
+            self.start_indexes()
+            self._note_all_from(0, self.base_offset)
             return
         self._max_timestamp = latest.timestamp_ms
         self._max_timestamp_offset = self.base_offset + latest.relative_offset
         self._is_max_proven = False
         self._note_all_from(position, first_offset)
 
-    def start_before(self, offset: int) -> tuple[int, int]:
-        """Position and base offset of the last indexed batch that ends before `offset`, or of the segment's start.
+    def start_recovery(self, trusted_offset: int) -> tuple[int, int]:
+        """Forget what cannot be trusted after a crash; returns position and base offset to check batches from.
 
-        For looking at a file whose end may be torn: an index that cannot be right is ignored, not rebuilt.
+        Trusted are batches below `trusted_offset` and the index entries for them. The end of the time index may be
+        missing, which cannot be seen from what is there, so checking begins at its last entry if that is earlier. The
+        caller gives every batch it finds sound to `note_batch`.
         """
-        index, _ = self._read_indexes(check=True)
-        entry = index.entry_before(min(offset - self.base_offset, RELATIVE_OFFSET_MAX))
-        place = self._place_at(index.positions[entry]) if entry >= 0 else None
-        if place is None or place.last_offset != self.base_offset + index.offsets[entry]:
+        self.is_sealed = False
+        self._forget_batches()
+        self.next_offset = _NEVER
+        if trusted_offset <= self.base_offset:
+            self.start_indexes()
+            self.next_offset = self.base_offset
             return 0, self.base_offset
-        return place.position, place.base_offset
+        index, times = self._read_indexes(check=True)
+        last = times.last()
+        index.truncate_offsets(min(trusted_offset - self.base_offset, 0 if last is None else last.relative_offset + 1))
+        position, first_offset = self._continue_after(index, times)
+        self.next_offset = first_offset
+        return position, first_offset
 
     def start_indexes(self) -> None:
-        """Begin with empty indexes, for a file to be written."""
+        """Begin with empty indexes, whatever their files hold."""
         self._index, self._times = OffsetIndex(), TimeIndex()
+        self._index.has_excess = self._times.has_excess = True
 
-    def reopen(self, position: int, *, trust_times: bool = True) -> None:
-        """Take this as a segment to append to, its last batch ending at `position`; reads from the last entry on.
-
-        Without `trust_times` the end of the time index may be missing, which cannot be seen from what is there:
-        reading then begins at its last entry.
-        """
+    def reopen(self, position: int) -> None:
+        """Take this as a segment to append to, its last batch ending at `position`; reads from the last entry on."""
         self.is_sealed = False
         self._forget_batches()
         self.size, self.next_offset = position, _NEVER
         index, times = self.index, self.times
         index.truncate(position)
-        if not trust_times:
-            last = times.last()
-            index.truncate_offsets(0 if last is None else last.relative_offset + 1)
-        start, first_offset = 0, self.base_offset
-        if not index.positions:
-            times.truncate(0)
-        else:
-            start, last_offset = index.positions[-1], self.base_offset + index.offsets[-1]
-            place = self._place_at(start)
+        self._note_all_from(*self._continue_after(index, times))
+
+    def _continue_after(self, index: OffsetIndex, times: TimeIndex) -> tuple[int, int]:
+        """Make the last entry of `index` the place to go on from; position and base offset of its batch.
+
+        Without a sound last entry the indexes begin anew, and so does the walk over the segment.
+        """
+        if index.positions:
+            place = self._place_at(index.positions[-1])
             latest = times.truncate(index.offsets[-1] + 1)
-            is_lying = latest is None or not self.is_true_time(*latest)
-            if self._index is not index:
-                # An entry on the way was found wrong, and all of it has been rebuilt.
-                return
-            if place is None or place.last_offset != last_offset or latest is None or is_lying:
-                self.rebuild_indexes()
-                return
-            first_offset = place.base_offset
-            self._max_timestamp = latest.timestamp_ms
-            self._max_timestamp_offset = self.base_offset + latest.relative_offset
-            index.truncate(start)
-            self._unindexed_bytes = self._index_interval_bytes + 1
-        self._note_all_from(start, first_offset)
+            is_sound = place is not None and place.last_offset == self.base_offset + index.offsets[-1]
+            if place is not None and is_sound and latest is not None and self.is_true_time(*latest):
+                self._max_timestamp = latest.timestamp_ms
+                self._max_timestamp_offset = self.base_offset + latest.relative_offset
+                index.truncate(place.position)
+                self._unindexed_bytes = self._index_interval_bytes + 1
+                return place.position, place.base_offset
+        self._forget_batches()
+        self.start_indexes()
+        return 0, self.base_offset
 
     def rebuild_indexes(self) -> None:
         """Make both indexes from the log file; raises StorageFailure when that is damaged."""
         next_offset, sealed = self.next_offset, self.is_sealed
-        self._index, self._times = OffsetIndex(), TimeIndex()
-        self._index.has_excess = self._times.has_excess = True
+        self.start_indexes()
         self._forget_batches()
         self.is_sealed = False
         self._note_all_from(0, self.base_offset)

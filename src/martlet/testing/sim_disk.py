@@ -76,8 +76,10 @@ class SimFile:
 
     def pread(self, size: int, position: int) -> bytes:
         self._check_alive()
+        content = bytes(self._node.content[position : position + size])
         self._disk.reads += 1
-        return bytes(self._node.content[position : position + size])
+        self._disk.read_bytes += len(content)
+        return content
 
     def is_cached(self, position: int, size: int) -> bool:
         self._check_alive()
@@ -108,7 +110,7 @@ class SimDisk:
         self.capacity_bytes = capacity_bytes
         self.cold = False
         self.generation = 0
-        self.reads = self.writes = self.syncs = 0
+        self.reads = self.read_bytes = self.writes = self.syncs = 0
         self._changes_left: int | None = None
         self._failing_syncs = 0
         self._failing_writes = 0
@@ -161,6 +163,7 @@ class SimDisk:
         self._check_running()
         node = self._node(path)
         self.reads += 1
+        self.read_bytes += 0 if node is None else len(node.content)
         return None if node is None else bytes(node.content)
 
     def replace_file(self, path: str, content: bytes) -> None:
@@ -362,6 +365,8 @@ class SimDisk:
 
     def _store(self, node: _Node, data: bytes, position: int) -> None:
         content = node.content
+        if not data:
+            return
         if position > len(content):
             content.extend(bytes(position - len(content)))
         content[position : position + len(data)] = data

@@ -315,7 +315,7 @@ def test_a_committed_swap_is_carried_through_after_a_crash() -> None:
     assert records_in(again)[-4:] == expected
     assert again.segment_count < log.segment_count
     assert not disk.exists(f"{path}.swap")
-    finish_swaps(disk, DIRECTORY)
+    assert not finish_swaps(disk, DIRECTORY, disk.list_directory(DIRECTORY))
     assert records_in(open_log(disk, COMPACTED))[-4:] == expected
 
 

@@ -155,18 +155,33 @@ def test_without_a_recovery_point_only_the_very_end_may_be_cut() -> None:
 
 
 def test_a_clean_start_reads_little_however_much_there_is() -> None:
-    reads = []
-    for batches in (10, 400):
-        disk = new_disk()
-        log = open_log(disk)
-        fill(log, batches)
-        recovery = close_cleanly(log)
-        before = disk.reads
-        again = open_log(disk, SMALL, recovery)
-        reads.append(disk.reads - before)
-        assert again.end_offset == batches * 2
-    assert reads[1] <= reads[0] + 2
-    assert reads[1] < 20
+    for options in (SMALL, ONE_SEGMENT):
+        reads = []
+        for batches in (10, 1000):
+            disk = new_disk()
+            log = open_log(disk, options)
+            fill(log, batches)
+            recovery = close_cleanly(log)
+            reads_before, bytes_before = disk.reads, disk.read_bytes
+            again = open_log(disk, options, recovery)
+            reads.append(disk.reads - reads_before)
+            assert disk.read_bytes - bytes_before < 4000
+            assert again.end_offset == batches * 2
+        assert reads[1] <= reads[0] + 5
+        assert reads[1] < 20
+
+
+def test_a_log_resumed_cleanly_goes_on_as_if_never_stopped() -> None:
+    whole = open_log(new_disk(), ONE_SEGMENT)
+    fill(whole, 60)
+    disk = new_disk()
+    log = open_log(disk, ONE_SEGMENT)
+    for _ in range(3):
+        fill(log, 20)
+        log = open_log(disk, ONE_SEGMENT, close_cleanly(log))
+    assert offsets(batches_in(log)) == offsets(batches_in(whole))
+    assert list(log._segments.active.index.offsets) == list(whole._segments.active.index.offsets)
+    assert log.max_timestamp_offset(end_offset=120) == (NOW_MS + 191, 39, 0)
 
 
 def test_a_crash_start_reads_only_past_the_recovery_point() -> None:

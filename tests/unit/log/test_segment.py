@@ -228,7 +228,10 @@ def test_a_lost_end_of_the_time_index_is_made_up_for_when_not_trusted() -> None:
     expected = bytes(segment.times.content)
     disk.cut(f"{PREFIX}.timeindex", 12)
     again = Segment(disk, DIRECTORY, 100, size=segment.size, index_interval_bytes=300)
-    again.reopen(segment.size, trust_times=False)
+    position, first_offset = again.start_recovery(180)
+    assert position < 300 * 3
+    for at, header in again.scan(position, next_offset=first_offset, check_crc=True):
+        again.note_batch(at, header.last_offset, header)
     assert again.max_timestamp() == (1391, 179)
     assert bytes(again.times.content) == expected
 
