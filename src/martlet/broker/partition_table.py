@@ -96,6 +96,8 @@ class PartitionTable:
                 logger.warning("the files of %s belong to no known topic; they are kept as %s", name, kept_as)
             else:
                 self.get(name.topic, name.partition)
+                if log.cut_bytes:
+                    logger.warning("%s ended in %d bytes that were never whole; they were cut off", name, log.cut_bytes)
 
     def topic_deleted(self, topic: TopicRecord) -> None:
         """Close and delete the topic's partitions; waiting requests are woken to find them gone."""
