@@ -57,7 +57,9 @@ def test_every_feature_has_a_known_state_and_names_tests_that_exist() -> None:
     features = [row for row in rows(document("docs/features.md")) if re.fullmatch(r"[A-Z]\d+", row[0])]
     assert len({row[0] for row in features}) == len(features) > 60
     for feature, _, state, shown_by in features:
-        tests = re.findall(r"`(tests/[^`]*)`", shown_by)
+        # A number is shown by a benchmark, everything else by a test.
+        places = "tests|bench" if feature.startswith("N") else "tests"
+        tests = re.findall(rf"`((?:{places})/[^`]*)`", shown_by)
         assert state in ("works", "partly", "not yet"), feature
         assert bool(tests) == (state != "not yet"), feature
         assert [path for path in tests if not (ROOT / path).exists()] == [], feature
