@@ -25,6 +25,7 @@ from tests.broker.requests import (
     read_all,
     values_of,
 )
+from tests.broker.scrape import wait_until
 
 MakeProcess = Callable[..., BrokerProcess]
 ENDINGS = pytest.mark.parametrize("ending", ["stop", "kill"])
@@ -145,3 +146,13 @@ def test_a_second_broker_on_the_same_data_is_refused(make_process: MakeProcess) 
     second.kill()
     with RawClient(process.address) as client:
         assert client.api_versions().error_code == ErrorCode.NONE
+
+
+def test_what_a_crash_left_is_looked_at_once_and_not_at_every_later_start(make_process: MakeProcess) -> None:
+    process = make_process(checkpoint_interval_ms=3_600_000)
+    with RawClient(process.address) as client:
+        topic = create_topic(client)
+        publish_values(client, topic, b"a", b"b", b"c")
+    _restart(process, "kill")
+    recovery_points = process.data / "broker-1" / "recovery-point-offset-checkpoint"
+    wait_until(lambda: f"{topic} 0 3\n" in recovery_points.read_text(), "the recovery point is written after the start")
