@@ -408,7 +408,6 @@ def test_fetch_responses_are_kios(
         node_endpoints=nodes,
     )
     assert b"".join(chunks) == expected
-    assert fetch.chunks_size(chunks) == len(expected)
     assert read_by_kio(entity, expected) == entity
     assert fetch.parse_fetch_response(expected, version) == (
         [

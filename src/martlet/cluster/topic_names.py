@@ -1,4 +1,4 @@
-"""Which topic names are allowed, which collide, and which belong to Martlet itself.
+"""Which topic names are allowed, and which belong to Martlet itself.
 
 Names come from clients and become directory names, so nothing but the listed characters passes.
 """
@@ -7,7 +7,6 @@ import re
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.cluster.keys import fold_topic_name
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
 """With "-" and a partition number behind it, the longest name still fits a file name of 255 bytes."""
@@ -27,11 +26,6 @@ def check_topic_name(name: str) -> None:
     problem = _problem(name)
     if problem:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-
-
-def names_collide(first: str, second: str) -> bool:
-    """Whether two different names differ only in "." and "_", which metric names cannot tell apart."""
-    return first != second and fold_topic_name(first) == fold_topic_name(second)
 
 
 def is_internal_topic(name: str) -> bool:

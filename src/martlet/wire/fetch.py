@@ -40,7 +40,6 @@ from martlet.wire.fetch_response import (
     FetchResponse,
     FetchTopicResult,
     SnapshotId,
-    chunks_size,
     encode_fetch_response,
     parse_fetch_response,
 )
@@ -61,7 +60,6 @@ __all__ = [
     "ForgottenTopic",
     "NodeEndpoint",
     "SnapshotId",
-    "chunks_size",
     "encode_fetch_request",
     "encode_fetch_response",
     "parse_fetch_request",

@@ -3,7 +3,7 @@
 Proved by: tests/unit/wire/test_fetch_codec.py, tests/properties/test_produce_fetch_codec.py
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from struct import Struct, error
 from typing import Final, NamedTuple, TypeAlias
 
@@ -142,11 +142,6 @@ def encode_fetch_response(
     if out:
         chunks.append(bytes(out))
     return chunks
-
-
-def chunks_size(chunks: Iterable[Buffer]) -> int:
-    """Bytes of all chunks together."""
-    return sum(map(len, chunks))
 
 
 def _write_result_head(out: bytearray, version: int, result: FetchPartitionResult) -> None:
