@@ -1,6 +1,7 @@
 """`martlet publish`: messages from arguments, standard input or a file into a topic."""
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _ACKS: Final = {"all": -1, "1": 1, "0": 0}
 _PROGRESS_SECONDS: Final = 0.5
 _LINGER_MS: Final = 10
+_LAST_ANSWERS_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +166,15 @@ async def _publish(cluster: "Cluster", job: _Job) -> dict[str, Any]:
     statistics = producer.statistics
     try:
         async with producer:
-            deliveries = await _send_all(producer, job)
-            await producer.flush()
+            try:
+                deliveries = await _send_all(producer, job)
+                await producer.flush()
+            except asyncio.CancelledError:
+                # What was read may be on its way: the count said below is true only once its answers are here.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LAST_ANSWERS_SECONDS):
+                        await producer.flush()
+                raise
             places = [await delivery for delivery in deliveries] if not statistics.failed else []
     except (CommandFailed, asyncio.CancelledError):
         print_note(f"published {format_count(statistics.delivered, 'message')} before this:")
