@@ -254,6 +254,10 @@ class HelperProcess:
             raise ProcessFailed(answer["failed"])
         return answer
 
+    def kill(self) -> None:
+        """End it in the middle of its work."""
+        self._process.kill()
+
     def __enter__(self) -> Self:
         return self
 
