@@ -26,6 +26,13 @@ NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_OFFSET: Final = Offset(-1)
 
 
+class Member(NamedTuple):
+    """A broker process in a partition's in-sync or eligible set: not just which broker, but which start of it."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+
+
 class TopicPartition(NamedTuple):
     """One partition of one topic, by name."""
 

@@ -22,7 +22,7 @@ from typing import Final
 
 from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, ErrorCode, StorageFailure
-from martlet.base.ids import NO_BROKER, NO_TOPIC_ID, BrokerId, Incarnation, TopicId
+from martlet.base.ids import NO_BROKER, NO_TOPIC_ID, BrokerId, Incarnation, Member, TopicId
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
 from martlet.broker.metadata_feed import MetadataFeed
@@ -49,7 +49,7 @@ from martlet.cluster.keys import (
     broker_key,
     unfinished_key,
 )
-from martlet.cluster.records import BrokerRecord, Member, TopicRecord, decode_unfinished
+from martlet.cluster.records import BrokerRecord, TopicRecord, decode_unfinished
 from martlet.cluster.store import (
     CommitPlan,
     CommitResult,

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, NamedTuple
 
-from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch
+from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member
 from martlet.base.invariant import invariant
 from martlet.cluster.keys import (
     CLUSTER_KEY,
@@ -35,7 +35,6 @@ from martlet.cluster.records import (
     ClusterRecord,
     ConfigRecord,
     Endpoint,
-    Member,
     PartitionRecord,
     decode_broker,
     decode_cluster,

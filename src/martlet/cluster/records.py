@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
 from martlet.base.errors import StorageFailure
-from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, TopicId, format_topic_id, parse_topic_id
+from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId, format_topic_id, parse_topic_id
 from martlet.cluster.keys import read_broker_config_key, read_broker_key, read_partition_key, read_unfinished_key
 from martlet.cluster.store import Entry
 
@@ -28,13 +28,6 @@ T = TypeVar("T")
 NO_CONFIGS: Final[Mapping[str, str]] = {}
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
-
-
-class Member(NamedTuple):
-    """A broker process in a partition's in-sync or eligible set."""
-
-    broker: BrokerId
-    incarnation: Incarnation
 
 
 class Endpoint(NamedTuple):

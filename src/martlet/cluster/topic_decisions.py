@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, TopicId
+from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId
 from martlet.base.invariant import invariant
 from martlet.cluster.config_changes import replace_topic_configs
 from martlet.cluster.configs import NO_LAYERS, BrokerLayers
@@ -29,7 +29,6 @@ from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import partition_key, partition_prefix, topic_key, unfinished_key
 from martlet.cluster.placement import place_replicas
 from martlet.cluster.records import (
-    Member,
     PartitionRecord,
     TopicRecord,
     UnfinishedRecord,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.base.ids import BrokerId, Incarnation
+from martlet.base.ids import BrokerId, Incarnation, Member
 from martlet.cluster.config_changes import ConfigChange, ConfigOperation
 from martlet.cluster.keys import unfinished_key
-from martlet.cluster.records import Member, UnfinishedRecord, encode_unfinished
+from martlet.cluster.records import UnfinishedRecord, encode_unfinished
 from martlet.cluster.store import CommitResult, LeaseId
 from martlet.cluster.topic_decisions import TopicWish
 from martlet.testing.sim_store import SimStore

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 
-from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, TopicId
+from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.keys import broker_key, partition_key, topic_key
 from martlet.cluster.records import (
     BrokerRecord,
-    Member,
     PartitionRecord,
     TopicRecord,
     encode_broker,

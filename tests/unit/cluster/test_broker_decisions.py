@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch
+from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member
 from martlet.cluster.broker_decisions import (
     Registration,
     RegistrationPlan,
@@ -15,7 +15,7 @@ from martlet.cluster.broker_decisions import (
     plan_registration,
 )
 from martlet.cluster.keys import INCARNATION_COUNTER_KEY, broker_key, partition_key
-from martlet.cluster.records import BrokerRecord, Endpoint, Member, PartitionRecord
+from martlet.cluster.records import BrokerRecord, Endpoint, PartitionRecord
 from martlet.cluster.store import COMMIT_OPERATIONS_MAX, CommitPlan
 from tests.unit.cluster.images import FollowedStore, partition, puts, topic
 

@@ -3,7 +3,7 @@
 import pytest
 
 from martlet.base.errors import StorageFailure
-from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, TopicId
+from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId
 from martlet.cluster.keys import (
     broker_config_key,
     broker_key,
@@ -17,7 +17,6 @@ from martlet.cluster.records import (
     ClusterRecord,
     ConfigRecord,
     Endpoint,
-    Member,
     PartitionRecord,
     TopicRecord,
     UnfinishedRecord,

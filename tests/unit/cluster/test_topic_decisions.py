@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.base.ids import BrokerId, Incarnation
+from martlet.base.ids import BrokerId, Incarnation, Member
 from martlet.cluster.keys import partition_key, topic_key, unfinished_key
-from martlet.cluster.records import Member, TopicRecord, decode_unfinished
+from martlet.cluster.records import TopicRecord, decode_unfinished
 from martlet.cluster.store import COMMIT_OPERATIONS_MAX, CommitPlan
 from martlet.cluster.topic_decisions import (
     TopicDefaults,
