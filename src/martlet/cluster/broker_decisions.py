@@ -91,7 +91,7 @@ def plan_registration(
         incarnation=Incarnation(incarnation),
         endpoints=tuple(registration.endpoints),
         rack=registration.rack,
-        clean_predecessor=before.incarnation if before is not None and registration.clean else None,
+        clean_since=_clean_since(before, registration),
         boot_id=registration.boot_id,
         started_at_ms=now_ms,
     )
@@ -106,6 +106,13 @@ def plan_registration(
         INCARNATION_COUNTER_KEY: _revision(counter),
     }
     return RegistrationPlan(CommitPlan(compares, puts), identity, record)
+
+
+def _clean_since(before: BrokerRecord | None, registration: Registration) -> Incarnation | None:
+    """A chain of clean restarts is as good as one, so that two quick ones do not cost a replica its place."""
+    if before is None or not registration.clean:
+        return None
+    return before.incarnation if before.clean_since is None else before.clean_since
 
 
 def needs_own_election(partition: PartitionRecord, broker: BrokerRecord) -> bool:

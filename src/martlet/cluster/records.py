@@ -55,11 +55,16 @@ class BrokerRecord:
     """A number no other process start in this cluster has had; larger means later."""
     endpoints: tuple[Endpoint, ...] = ()
     rack: str | None = None
-    clean_predecessor: Incarnation | None = None
-    """The incarnation before this one, if it is proven that its log lost nothing."""
+    clean_since: Incarnation | None = None
+    """The oldest incarnation from which on it is proven that no restart lost anything; None: this one."""
     boot_id: str = ""
     started_at_ms: int = 0
     mod_revision: int = field(default=0, compare=False)
+
+    def vouches_for(self, incarnation: Incarnation) -> bool:
+        """Whether this process holds everything that one of its broker's earlier starts, or itself, held."""
+        first = self.incarnation if self.clean_since is None else self.clean_since
+        return first <= incarnation <= self.incarnation
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +148,7 @@ def encode_broker(record: BrokerRecord) -> bytes:
             "incarnation": record.incarnation,
             "endpoints": record.endpoints,
             "rack": record.rack,
-            "clean_predecessor": record.clean_predecessor,
+            "clean_since": record.clean_since,
             "boot_id": record.boot_id,
             "started_at_ms": record.started_at_ms,
         }
@@ -205,7 +210,7 @@ def decode_broker(entry: Entry) -> BrokerRecord:
             incarnation=Incarnation(int(value["incarnation"])),
             endpoints=tuple(Endpoint(*endpoint) for endpoint in value.get("endpoints", ())),
             rack=value.get("rack"),
-            clean_predecessor=value.get("clean_predecessor"),
+            clean_since=value.get("clean_since"),
             boot_id=value.get("boot_id", ""),
             started_at_ms=value.get("started_at_ms", 0),
             mod_revision=entry.mod_revision,

@@ -23,6 +23,8 @@ The errors:
      ├ StoreUnavailable    nothing happened; the same call may succeed later
      ├ RevisionCompacted   the history a watch asked for is gone: list again and watch from there
      ├ LeaseLost           the lease has expired or was revoked
+     ├ StoreRefused        the store will not serve us as things are set up: somebody must act
+     ├ StoreReplaced       what answers is not the store it was, or not as it was: nothing it says counts
      └ StoreClosed         this store was closed by its owner
 
 A disk that fails is the `StorageFailure` of `martlet.base.errors`.
@@ -68,6 +70,14 @@ class RevisionCompacted(StoreError):
 
 class LeaseLost(StoreError):
     """The lease is gone; whatever was put under it is gone too."""
+
+
+class StoreRefused(StoreError):
+    """Wrong address, version, credentials or rights: nothing happened, and trying again will not help."""
+
+
+class StoreReplaced(StoreError):
+    """The store has another identity than before, or its revision went back: a backup or another store is there."""
 
 
 class StoreClosed(StoreError):

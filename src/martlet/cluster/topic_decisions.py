@@ -37,7 +37,7 @@ from martlet.cluster.records import (
     encode_unfinished,
 )
 from martlet.cluster.store import CommitPlan
-from martlet.cluster.topic_names import check_topic_name, is_internal_topic
+from martlet.cluster.topic_names import check_topic_name, is_internal_topic, looks_internal
 
 PORTION: Final = 100
 """Partitions written by one commit; leaves room for the guards within the store's limit of 128 operations."""
@@ -213,9 +213,10 @@ def plan_deletion(topic: TopicRecord) -> CommitPlan:
 
 def _check_new_name(wish: TopicWish, image: MetadataImage) -> None:
     check_topic_name(wish.name)
-    if is_internal_topic(wish.name) and not wish.by_broker:
+    if looks_internal(wish.name) and not wish.by_broker:
         raise ApiError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"{wish.name} is internal: the broker makes it when it is needed"
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f'{wish.name} is, apart from "." and "_", the name of an internal topic, which only the broker makes',
         )
     other = image.topic_colliding_with(wish.name)
     if other is None:

@@ -33,6 +33,11 @@ def is_internal_topic(name: str) -> bool:
     return name in INTERNAL_TOPICS
 
 
+def looks_internal(name: str) -> bool:
+    """Whether a name is, or could not be told apart from, one of Martlet's own, made or not."""
+    return name.replace(".", "_") in INTERNAL_TOPICS
+
+
 def _problem(name: str) -> str | None:
     if not name:
         return "a topic name has at least one character"

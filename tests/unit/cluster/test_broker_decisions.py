@@ -43,7 +43,7 @@ def test_the_first_broker_makes_the_cluster_in_the_commit_that_registers_it() ->
     broker = store.image.broker(BrokerId(1))
     assert broker is not None
     assert broker == plan.broker
-    assert (broker.incarnation, broker.rack, broker.clean_predecessor) == (1, "r", None)
+    assert (broker.incarnation, broker.rack, broker.clean_since) == (1, "r", None)
 
 
 def test_b1_every_start_has_a_larger_incarnation_than_all_before_in_the_cluster() -> None:
@@ -53,11 +53,14 @@ def test_b1_every_start_has_a_larger_incarnation_than_all_before_in_the_cluster(
     assert store.image.cluster_id == "fresh"
 
 
-def test_a_clean_predecessor_is_named_only_if_it_is_proven() -> None:
+def test_a_process_vouches_for_those_before_it_only_over_proven_restarts() -> None:
     store = FollowedStore()
     _register(store)
-    assert _register(store, clean=True).broker.clean_predecessor == 1
-    assert _register(store, clean=False).broker.clean_predecessor is None
+    assert _register(store, clean=True).broker.clean_since == 1
+    third = _register(store, clean=True).broker
+    assert [third.vouches_for(Incarnation(number)) for number in range(5)] == [False, True, True, True, False]
+    fourth = _register(store, clean=False).broker
+    assert [fourth.vouches_for(Incarnation(number)) for number in range(1, 5)] == [False, False, False, True]
 
 
 def test_a_registration_decided_on_old_knowledge_fails() -> None:

@@ -133,6 +133,8 @@ def test_names_that_collide_cannot_both_be_committed_even_when_decided_at_once()
 def test_internal_topics_are_made_by_the_broker_only() -> None:
     store = FollowedStore([1])
     _refused(store, ErrorCode.INVALID_TOPIC_EXCEPTION, "internal", name="__consumer_offsets")
+    for lookalike in ("_.consumer_offsets", "..consumer.offsets", "__transaction.state"):
+        _refused(store, ErrorCode.INVALID_TOPIC_EXCEPTION, "internal", name=lookalike)
     made = _make(store, "__consumer_offsets", 1, by_broker=True)
     assert made.internal
     with pytest.raises(ApiError, match="cannot be deleted"):

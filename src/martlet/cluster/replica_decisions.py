@@ -1,0 +1,120 @@
+"""The decisions about a replicated partition: who is in sync, who may lead, who leads next.
+
+Rules: pure functions from records to records; whoever calls them commits the result by compare-and-swap on the
+partition's record and on the records of the brokers it relies on.
+
+How it works: a membership entry names a process (R2 of `records.py`). It counts while that very process is registered,
+or all its successors have proven that the log lost nothing. When fewer replicas than the minimum are in sync, the high
+watermark stands still, so whoever leaves the in-sync set then still holds all that was ever acknowledged: such replicas
+are *eligible* (the ELR of KIP-966) and may lead when nobody in sync is left.
+
+Invariants:
+E1 a leader is chosen from the in-sync set, else from the eligible ones; from others only where the topic allows it;
+E2 an election raises the leader epoch by one; a change of the in-sync set keeps it;
+E3 the leader is in the in-sync set, under its present incarnation;
+E4 while fewer than the minimum are in sync, a replica that leaves the set is eligible; with enough in sync, none is.
+
+Proved by: tests/unit/cluster/test_replica_decisions.py, tests/properties/test_replication.py
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from martlet.base.ids import BrokerId, LeaderEpoch, Member
+from martlet.base.invariant import invariant
+from martlet.cluster.records import BrokerRecord, PartitionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """The partition after an election, and whether it may have lost what was acknowledged."""
+
+    partition: PartitionRecord
+    is_unclean: bool = False
+
+
+def live_member(entry: Member, live: Mapping[BrokerId, BrokerRecord]) -> Member | None:
+    """The process for which this entry counts now: itself, or a successor that lost nothing; None when nobody."""
+    broker = live.get(entry.broker)
+    if broker is None or not broker.vouches_for(entry.incarnation):
+        return None
+    return Member(broker.id, broker.incarnation)
+
+
+def store_in_sync(partition: PartitionRecord, members: Collection[Member], min_in_sync: int) -> PartitionRecord:
+    """The partition with the in-sync set that its leader proposes."""
+    invariant(any(member.broker == partition.leader for member in members), "E3: the leader is in sync")
+    ordered = _in_replica_order(partition, members)
+    return replace(partition, isr=ordered, elr=_eligible(partition, ordered, min_in_sync))
+
+
+def elect_leader(
+    partition: PartitionRecord,
+    live: Mapping[BrokerId, BrokerRecord],
+    min_in_sync: int,
+    *,
+    unclean_allowed: bool = False,
+    preferred: BrokerId | None = None,
+) -> Election:
+    """The partition under a new leader, or under none when nobody may lead.
+
+    `preferred` is chosen if it may lead at all; else the first replica in the partition's own order.
+    """
+    in_sync = [member for entry in partition.isr if (member := live_member(entry, live)) is not None]
+    eligible = [member for entry in partition.elr if (member := live_member(entry, live)) is not None]
+    for candidates in (in_sync, eligible):
+        leader = _first_choice(partition, candidates, preferred)
+        if leader is not None:
+            members = in_sync if leader in in_sync else [*in_sync, leader]
+            return Election(_led_by(partition, leader, members, min_in_sync))
+    if unclean_allowed:
+        anybody = [Member(broker, live[broker].incarnation) for broker in partition.replicas if broker in live]
+        leader = _first_choice(partition, anybody, preferred)
+        if leader is not None:
+            forgotten = replace(partition, isr=(), elr=(), last_known_elr=())
+            return Election(_led_by(forgotten, leader, [leader], min_in_sync), is_unclean=True)
+    return Election(_led_by_nobody(partition))
+
+
+def _led_by(
+    partition: PartitionRecord, leader: Member, members: Collection[Member], min_in_sync: int
+) -> PartitionRecord:
+    ordered = _in_replica_order(partition, members)
+    return replace(
+        partition,
+        leader=leader.broker,
+        leader_epoch=LeaderEpoch(partition.leader_epoch + 1),
+        isr=ordered,
+        elr=_eligible(partition, ordered, min_in_sync),
+        last_known_elr=(),
+    )
+
+
+def _led_by_nobody(partition: PartitionRecord) -> PartitionRecord:
+    """Without a leader nothing is appended or acknowledged, so who was complete stays complete: the sets are kept."""
+    if partition.leader is None:
+        return partition
+    return replace(partition, leader=None, leader_epoch=LeaderEpoch(partition.leader_epoch + 1))
+
+
+def _eligible(partition: PartitionRecord, in_sync: Collection[Member], min_in_sync: int) -> tuple[Member, ...]:
+    """Who, besides those in sync, holds everything acknowledged (E4)."""
+    if len(in_sync) >= min(min_in_sync, len(partition.replicas)):
+        return ()
+    brokers = {member.broker for member in in_sync}
+    complete = {entry.broker: entry for entry in (*partition.elr, *partition.isr) if entry.broker not in brokers}
+    return _in_replica_order(partition, complete.values())
+
+
+def _first_choice(
+    partition: PartitionRecord, candidates: Collection[Member], preferred: BrokerId | None
+) -> Member | None:
+    by_broker = {member.broker: member for member in candidates}
+    if preferred in by_broker:
+        return by_broker[preferred]
+    return next((by_broker[broker] for broker in partition.replicas if broker in by_broker), None)
+
+
+def _in_replica_order(partition: PartitionRecord, members: Collection[Member]) -> tuple[Member, ...]:
+    order = {broker: place for place, broker in enumerate(partition.replicas)}
+    return tuple(sorted(members, key=lambda member: order.get(member.broker, len(order))))

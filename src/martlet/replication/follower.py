@@ -1,0 +1,157 @@
+"""The follower's side of replication for one partition: what to fetch next, and what to do with an answer.
+
+Rules: pure. It reads the log through a narrow view and returns a step; the fetcher that owns it carries the step out.
+
+How it works: every fetch names the end of the own log, the leader epoch believed in, and the epoch of the last record.
+A leader whose history differs says where that epoch ended in its log. The follower cuts its own log there, or
+where its own history leaves it, and asks again; after as many rounds as there are epochs in between, both agree.
+
+Invariants:
+I3 after a cut, both logs are the same up to the cut; nothing is appended before the leader agrees with the history;
+I6 the follower's high watermark never goes back and never passes its own end;
+   a cut below it means that something acknowledged is being lost, and says so.
+
+Proved by: tests/unit/replication/test_follower.py, tests/properties/test_replication.py
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeAlias
+
+from martlet.base.errors import ErrorCode
+from martlet.base.ids import NO_LEADER_EPOCH
+
+
+class FetchPosition(NamedTuple):
+    """What a follower asks its leader for."""
+
+    fetch_offset: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+    log_start_offset: int
+
+
+class EpochEnd(NamedTuple):
+    """Where an epoch ends in somebody's log: the largest epoch known there that is not above the one asked for."""
+
+    epoch: int
+    end_offset: int
+
+
+class FollowerLog(Protocol):
+    """The own log, as far as the follower's rules look into it."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last record, -1 without any."""
+        ...
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAnswer:
+    """The leader's answer for this partition."""
+
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    diverging: EpochEnd | None = None
+    has_records: bool = False
+
+
+class Append(NamedTuple):
+    """Append the records that came, if any, then the high watermark and the log's start are these."""
+
+    high_watermark: int
+    log_start_offset: int
+
+
+class CutTo(NamedTuple):
+    """Cut the log so that it ends here, then ask again."""
+
+    end_offset: int
+    loses_committed: bool
+    """Whether records below the own high watermark go: only after an unclean election may that happen."""
+
+
+class StartAt(NamedTuple):
+    """Forget the whole log and begin at this offset: the leader no longer has what would come next."""
+
+    offset: int
+
+
+class AskAgain(NamedTuple):
+    """Nothing to do now; ask again after a pause, because of this."""
+
+    error: ErrorCode
+
+
+class Stop(NamedTuple):
+    """This leader, or this epoch, is over: wait for news from the metadata store."""
+
+    error: ErrorCode
+
+
+Step: TypeAlias = Append | CutTo | StartAt | AskAgain | Stop
+
+
+class FollowerReplica:
+    """Owned by the partition that follows; lives for one leader epoch."""
+
+    __slots__ = ("high_watermark", "leader_epoch")
+
+    def __init__(self, leader_epoch: int, high_watermark: int) -> None:
+        self.leader_epoch = leader_epoch
+        self.high_watermark = high_watermark
+
+    def next_fetch(self, log: FollowerLog) -> FetchPosition:
+        """What to ask for now."""
+        return FetchPosition(log.end_offset, self.leader_epoch, log.last_epoch, log.log_start_offset)
+
+    def take(self, answer: FetchAnswer, asked: FetchPosition, log: FollowerLog) -> Step:
+        """What an answer to `asked` means for the log."""
+        if asked.current_leader_epoch != self.leader_epoch or asked.fetch_offset != log.end_offset:
+            return AskAgain(ErrorCode.NONE)  # an answer to something that is not true any more
+        if answer.error is not ErrorCode.NONE:
+            return self._take_error(answer, log)
+        if answer.diverging is not None:
+            return self._cut(answer.diverging, log)
+        return Append(answer.high_watermark, answer.log_start_offset)
+
+    def appended(self, leader_high_watermark: int, log: FollowerLog) -> int:
+        """After an append: the own high watermark, as far as the leader's and the own log reach."""
+        self.high_watermark = max(self.high_watermark, min(leader_high_watermark, log.end_offset))
+        return self.high_watermark
+
+    def cut(self, log: FollowerLog) -> None:
+        """After a cut: nothing above the end is known to be committed."""
+        self.high_watermark = min(self.high_watermark, log.end_offset)
+
+    def _cut(self, leaders: EpochEnd, log: FollowerLog) -> Step:
+        if leaders.epoch == NO_LEADER_EPOCH:
+            # The leader remembers nothing that old; what it still has begins at its log's start.
+            end_offset = max(leaders.end_offset, log.log_start_offset)
+        else:
+            own = log.end_of_epoch(leaders.epoch)
+            # Where the own history knows the epoch, the shorter of both ends counts; where it does not, the last
+            # epoch below is as far as both can agree, and the next round compares that one.
+            end_offset = min(own.end_offset, leaders.end_offset) if own.epoch == leaders.epoch else own.end_offset
+            if own.epoch == NO_LEADER_EPOCH:
+                end_offset = log.log_start_offset
+        end_offset = min(max(end_offset, log.log_start_offset), log.end_offset)
+        return CutTo(end_offset, loses_committed=end_offset < self.high_watermark)
+
+    def _take_error(self, answer: FetchAnswer, log: FollowerLog) -> Step:
+        error = answer.error
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset > log.end_offset:
+            return StartAt(answer.log_start_offset)
+        if error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID):
+            return Stop(error)
+        # UNKNOWN_LEADER_EPOCH: the leader has not heard of its election yet. Others pass or need an operator.
+        return AskAgain(error)

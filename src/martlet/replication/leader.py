@@ -1,0 +1,268 @@
+"""The leader's side of replication for one partition and one leader epoch: who is in sync, and what is committed.
+
+Rules: pure. It is told of appends, of followers' fetches, of time, and of what the metadata store says; it answers with
+the high watermark and with proposals to change the in-sync set. Whoever owns it carries the proposals to the store.
+
+How it works: a follower's fetch offset says that it holds everything below. The high watermark is the smallest offset
+that all members of the maximal in-sync set have reached. A follower is dropped after it has not caught up
+for `lag_time_max_ms`, or lags by more messages than allowed; it is taken back when it has everything that is committed
+and everything this epoch began with.
+
+Invariants (numbers as in docs/architecture.md, "Replication"):
+I4 what is committed is held by every member of the maximal in-sync set;
+I6 the high watermark never goes back, never passes a member of the maximal set, and stands still while fewer than the
+   minimum are in sync;
+I11 a fetch with another leader epoch, or of a process that is not a replica, counts for nothing;
+I13 a follower is taken back only with at least one fetch in this epoch that reached both the high watermark and the
+    epoch's first offset.
+
+Proved by: tests/unit/replication/test_leader.py, tests/properties/test_replication.py
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.ids import BrokerId, Member
+from martlet.base.invariant import invariant
+from martlet.replication.in_sync import InSyncState, Members, Proposal, Proposed, Settled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationOptions:
+    """What decides whether a follower keeps up."""
+
+    min_in_sync: int = 1
+    lag_time_max_ms: int = 30_000
+    lag_messages_max: int | None = None
+    """Messages a follower may lag behind and stay in sync; None: only time counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """The partition's record in the store, as far as its leader cares."""
+
+    replicas: tuple[BrokerId, ...]
+    leader_epoch: int
+    in_sync: Members
+    partition_epoch: int
+
+
+@dataclass(slots=True)
+class FollowerProgress:
+    """What a follower's fetches in this epoch have shown."""
+
+    member: Member
+    end_offset: int
+    """It holds everything below."""
+    fetched_at_ms: int
+    caught_up_at_ms: int
+    leader_end_offset: int
+    """Where the leader's log ended at the follower's last fetch."""
+
+
+class LeaderReplica:
+    """Owned by the partition that leads; lives for one leader epoch."""
+
+    __slots__ = (
+        "_awaits_answer",
+        "_epoch_began_at_ms",
+        "_followers",
+        "_own_offset",
+        "_state",
+        "epoch_start_offset",
+        "high_watermark",
+        "in_sync",
+        "me",
+        "options",
+    )
+
+    def __init__(
+        self,
+        me: Member,
+        state: PartitionState,
+        options: ReplicationOptions,
+        *,
+        end_offset: int,
+        high_watermark: int,
+        now_ms: int,
+    ) -> None:
+        invariant(me in state.in_sync, "R1: a leader is in its own in-sync set")
+        self.me = me
+        self.options = options
+        self.epoch_start_offset = end_offset
+        self.high_watermark = min(high_watermark, end_offset)
+        self.in_sync: InSyncState = Settled(state.in_sync)
+        self._state = state
+        self._own_offset = end_offset
+        self._followers: dict[BrokerId, FollowerProgress] = {}
+        self._epoch_began_at_ms = now_ms
+        self._awaits_answer = False
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._state.leader_epoch
+
+    @property
+    def effective_min_in_sync(self) -> int:
+        """The minimum, or the number of replicas where that is smaller."""
+        return min(self.options.min_in_sync, len(self._state.replicas))
+
+    @property
+    def has_enough_in_sync(self) -> bool:
+        return len(self.in_sync.committed) >= self.effective_min_in_sync
+
+    @property
+    def high_watermark_is_current(self) -> bool:
+        """Whether everything the leaders before acknowledged is below the high watermark for certain.
+
+        Right after an election the new leader's high watermark may be older than its predecessor's.
+        """
+        return self.high_watermark >= self.epoch_start_offset
+
+    def followers(self) -> Iterable[FollowerProgress]:
+        """Those that have fetched in this epoch."""
+        return self._followers.values()
+
+    # --- what happened
+
+    def check_enough_in_sync(self) -> None:
+        """Refuse a publish that wants all replicas while too few are in sync."""
+        if not self.has_enough_in_sync:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(self.in_sync.committed)} replicas are in sync, {self.effective_min_in_sync} are needed",
+            )
+
+    def own_offset_moved(self, offset: int) -> int:
+        """This copy counts up to `offset` (its end, or what is flushed); returns the high watermark."""
+        self._own_offset = max(self._own_offset, offset)
+        return self._advance()
+
+    def fetched(
+        self, member: Member, *, leader_epoch: int, fetch_offset: int, end_offset: int, now_ms: int
+    ) -> FollowerProgress:
+        """A follower asks from `fetch_offset` on, so it holds everything below; our log ends at `end_offset`."""
+        self.check_fetch(member, leader_epoch)
+        progress = self._followers.get(member.broker)
+        if progress is None or progress.member != member:
+            # Another start of that broker: what the earlier process had proves nothing.
+            progress = FollowerProgress(member, 0, now_ms, self._epoch_began_at_ms, end_offset)
+            self._followers[member.broker] = progress
+            caught_up = fetch_offset >= end_offset
+        else:
+            caught_up = fetch_offset >= end_offset
+            if not caught_up and fetch_offset >= progress.leader_end_offset:
+                # It has now what there was at its last fetch, so it kept up until then.
+                progress.caught_up_at_ms = max(progress.caught_up_at_ms, progress.fetched_at_ms)
+        if caught_up:
+            progress.caught_up_at_ms = now_ms
+        progress.end_offset = fetch_offset
+        progress.fetched_at_ms = now_ms
+        progress.leader_end_offset = end_offset
+        self._advance()
+        return progress
+
+    def check_fetch(self, member: Member, leader_epoch: int) -> None:
+        """Refuse the fetch of a process that is no replica, or that has another idea of the epoch (I11)."""
+        if member.broker not in self._state.replicas or member.broker == self.me.broker:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {member.broker} is no follower of this partition")
+        if leader_epoch < self.leader_epoch:
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
+        if leader_epoch > self.leader_epoch:
+            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def state_stored(self, state: PartitionState) -> None:
+        """The store says this; older news is ignored. The leader epoch must be the one this machine lives for."""
+        if state.partition_epoch <= self._state.partition_epoch:
+            return
+        invariant(state.leader_epoch == self.leader_epoch, "a leader's machine lives for one leader epoch")
+        self._state = state
+        self.in_sync = Settled(state.in_sync)
+        self._awaits_answer = False
+        for broker in [one for one in self._followers if one not in state.replicas]:
+            del self._followers[broker]
+        self._advance()
+
+    def options_changed(self, options: ReplicationOptions) -> None:
+        self.options = options
+        self._advance()
+
+    # --- changing the in-sync set
+
+    def propose(self, now_ms: int) -> Proposal | None:
+        """A better in-sync set than the stored one, or None; not while an answer is awaited.
+
+        From here on until the outcome is known the union of all sets that may be stored counts (I4). After an answer
+        that never came there is always something to propose, if only what is stored: once the store has taken
+        anything, the lost proposal can no longer happen.
+        """
+        if self._awaits_answer:
+            return None
+        state = self.in_sync
+        proposed = self._wanted(now_ms)
+        if isinstance(state, Proposed):
+            self.in_sync = Proposed(state.members, state.proposed | proposed, state.open_count + 1)
+        elif proposed == state.members:
+            return None
+        else:
+            self.in_sync = Proposed(state.members, proposed)
+        self._awaits_answer = True
+        return Proposal(proposed, self._state.partition_epoch)
+
+    def proposal_refused(self) -> None:
+        """The store did for certain not take the last proposal, and will not."""
+        self._awaits_answer = False
+        state = self.in_sync
+        if isinstance(state, Proposed) and state.open_count > 1:
+            # An earlier one may still happen.
+            self.in_sync = replace(state, open_count=state.open_count - 1)
+        else:
+            self.in_sync = Settled(state.committed)
+        self._advance()
+
+    def proposal_unanswered(self) -> None:
+        """Whether the store has taken the last proposal, or still will, cannot be known."""
+        self._awaits_answer = False
+
+    def _wanted(self, now_ms: int) -> Members:
+        wanted = {member for member in self.in_sync.committed if member == self.me or self._keeps_up(member, now_ms)}
+        for progress in self._followers.values():
+            if self._may_join(progress):
+                wanted = {member for member in wanted if member.broker != progress.member.broker} | {progress.member}
+        return frozenset(wanted)
+
+    def _keeps_up(self, member: Member, now_ms: int) -> bool:
+        progress = self._followers.get(member.broker)
+        if progress is None or progress.member != member:
+            # It has not fetched in this epoch; it gets the time that everybody gets.
+            return now_ms - self._epoch_began_at_ms <= self.options.lag_time_max_ms
+        if self._lags_too_far(progress):
+            return False
+        caught_up = progress.end_offset >= self._own_offset
+        return caught_up or now_ms - progress.caught_up_at_ms <= self.options.lag_time_max_ms
+
+    def _may_join(self, progress: FollowerProgress) -> bool:
+        if progress.member in self.in_sync.committed or self._lags_too_far(progress):
+            return False
+        return progress.end_offset >= max(self.high_watermark, self.epoch_start_offset)
+
+    def _lags_too_far(self, progress: FollowerProgress) -> bool:
+        allowed = self.options.lag_messages_max
+        return allowed is not None and self._own_offset - progress.end_offset > allowed
+
+    # --- the high watermark
+
+    def _advance(self) -> int:
+        if not self.has_enough_in_sync:
+            return self.high_watermark
+        reached = self._own_offset
+        for member in self.in_sync.maximal:
+            if member != self.me:
+                progress = self._followers.get(member.broker)
+                # A member that has not fetched in this epoch has shown nothing.
+                if progress is None or progress.member != member:
+                    return self.high_watermark
+                reached = min(reached, progress.end_offset)
+        self.high_watermark = max(self.high_watermark, reached)
+        return self.high_watermark
