@@ -128,6 +128,9 @@ def write_element(field: FieldLayout, value: Any, unknown: list[tuple[int, bytes
         write_with_tags(field.struct, value, unknown, out)
     elif field.kind == "string":
         primitives.write_compact_nullable_string(out, value)
+    elif field.kind == "bytes":
+        primitives.write_uvarint(out, len(value) + 1)
+        out += value
     elif field.format == "16s":
         out += value
     elif field.format == "?":

@@ -1,4 +1,4 @@
-"""`martlet completion`: the script that teaches a shell to complete `martlet` command lines, topic names included."""
+"""`martlet completion`: the script that teaches a shell to complete commands, names of topics and groups included."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -16,7 +16,7 @@ def completion(shell: str) -> None:
     zsh:   martlet completion zsh >> ~/.zshrc
     fish:  martlet completion fish > ~/.config/fish/completions/martlet.fish
 
-    Topic names are asked from the broker at MARTLET_BOOTSTRAP or 127.0.0.1:9092.
+    Names of topics and groups are asked from the broker at MARTLET_BOOTSTRAP or 127.0.0.1:9092.
     """
     from martlet.cli.main import PROGRAM, cli
 

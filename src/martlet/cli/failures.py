@@ -68,6 +68,7 @@ _EXIT_CODES: dict[ErrorCode, ExitCode] = {
             ErrorCode.TOPIC_ALREADY_EXISTS,
             ErrorCode.DUPLICATE_RESOURCE,
             ErrorCode.NON_EMPTY_GROUP,
+            ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
         ),
         ExitCode.CONFLICT,
@@ -81,10 +82,20 @@ _EXIT_CODES: dict[ErrorCode, ExitCode] = {
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             ErrorCode.INVALID_REQUIRED_ACKS,
             ErrorCode.INVALID_TIMESTAMP,
+            ErrorCode.INVALID_GROUP_ID,
         ),
         ExitCode.USAGE,
     ),
-    **dict.fromkeys((ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER), ExitCode.NOT_REACHABLE),
+    **dict.fromkeys(
+        (
+            ErrorCode.LEADER_NOT_AVAILABLE,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ErrorCode.NOT_COORDINATOR,
+        ),
+        ExitCode.NOT_REACHABLE,
+    ),
     ErrorCode.REQUEST_TIMED_OUT: ExitCode.TIMEOUT,
 }
 
@@ -95,6 +106,9 @@ _NEXT_STEPS: dict[ErrorCode, str] = {
     ErrorCode.INVALID_CONFIG: "`martlet config show --topic TOPIC` lists the names and values in use",
     ErrorCode.MESSAGE_TOO_LARGE: "allow more with `martlet topic alter TOPIC --set max.message.bytes=N`, or send less",
     ErrorCode.OFFSET_OUT_OF_RANGE: "`martlet topic describe TOPIC` shows the offsets; --from earliest always works",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`martlet group list` shows the groups",
+    ErrorCode.NON_EMPTY_GROUP: "`martlet group describe GROUP` shows who is connected; stop those consumers first",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "`martlet group describe GROUP` shows who reads the topic; stop them first",
     ErrorCode.KAFKA_STORAGE_ERROR: "look at the broker's log and the free space of its disk",
     ErrorCode.UNSUPPORTED_VERSION: "broker and command differ in age; `martlet --version` tells that of the command",
 }

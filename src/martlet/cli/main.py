@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "topic": ("martlet.cli.topic:topic", "Create, list, describe, alter and delete topics."),
     "publish": ("martlet.cli.publish:publish", "Publish messages from arguments, standard input or a file."),
     "consume": ("martlet.cli.consume:consume", "Print messages of a topic."),
+    "group": ("martlet.cli.group:group", "List groups, show their members and lag, reset and delete them."),
     "status": ("martlet.cli.status:status", "Show whether the cluster is reachable and well."),
     "config": ("martlet.cli.config:config", "Show settings and where each value comes from."),
     "completion": ("martlet.cli.completion:completion", "Print the completion script for your shell."),

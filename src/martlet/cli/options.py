@@ -85,11 +85,22 @@ def complete_topics(ctx: click.Context, _parameter: click.Parameter, incomplete:
     """Topic names asked from the broker; silent and quick when there is none."""
     from martlet.cli.session import topic_names_for_completion
 
-    bootstrap: Sequence[Address] | None = None
-    for name, value in ctx.params.items():
-        if name == "bootstrap" and isinstance(value, tuple):
-            bootstrap = value
-    return [CompletionItem(name) for name in topic_names_for_completion(bootstrap) if name.startswith(incomplete)]
+    names = topic_names_for_completion(_bootstrap_so_far(ctx))
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def complete_groups(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Group names asked from the brokers; silent and quick when there is none."""
+    from martlet.cli.session import group_names_for_completion
+
+    names = group_names_for_completion(_bootstrap_so_far(ctx))
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _bootstrap_so_far(ctx: click.Context) -> Sequence[Address] | None:
+    """The --bootstrap of a command line that is still being typed."""
+    value = ctx.params.get("bootstrap")
+    return value if isinstance(value, tuple) else None
 
 
 class TopicArgument(click.ParamType[str]):
@@ -107,6 +118,54 @@ class TopicArgument(click.ParamType[str]):
 
 
 TOPIC = TopicArgument()
+
+
+class GroupArgument(click.ParamType[str]):
+    """A group's name, completed from the brokers."""
+
+    name = "GROUP"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not value:
+            self.fail("a group's name cannot be empty", param, ctx)
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return complete_groups(ctx, param, incomplete)
+
+
+GROUP = GroupArgument()
+
+
+class TopicSelection(NamedTuple):
+    """A topic, or some of its partitions."""
+
+    topic: str
+    partitions: tuple[int, ...] | None
+
+
+class TopicSelectionType(click.ParamType[TopicSelection]):
+    """TOPIC, or TOPIC:PARTITION with several partitions separated by commas."""
+
+    name = "TOPIC[:PARTITION]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicSelection:
+        if isinstance(value, TopicSelection):
+            return value
+        topic, separator, numbers = str(value).partition(":")
+        if not topic:
+            self.fail(f"{value!r} names no topic", param, ctx)
+        if not separator:
+            return TopicSelection(topic, None)
+        if not all(number.isascii() and number.isdigit() for number in numbers.split(",")):
+            self.fail(f"{value!r} is not TOPIC:PARTITION, like orders:0 or orders:0,3", param, ctx)
+        return TopicSelection(topic, tuple(dict.fromkeys(int(number) for number in numbers.split(","))))
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return complete_topics(ctx, param, incomplete)
+
+
+TOPIC_SELECTION = TopicSelectionType()
 
 
 def settings_options(function: Function) -> Function:

@@ -136,3 +136,18 @@ def format_bytes(count: int) -> str:
 def format_count(count: int, singular: str, plural: str | None = None) -> str:
     """`1 message`, `2,000 messages`."""
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+
+
+def format_duration(milliseconds: int) -> str:
+    """A span of time for people: its two largest units."""
+    seconds = milliseconds // 1000
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes} m {seconds} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} m"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h"

@@ -40,17 +40,38 @@ def run_with_cluster(target: Target, work: Callable[["Cluster"], Awaitable[Resul
 
 def topic_names_for_completion(bootstrap: Sequence[Address] | None) -> list[str]:
     """The topics for a key press: whatever the broker says within a second, else nothing."""
+
+    async def ask(cluster: "Cluster") -> list[str]:
+        return [name for name, topic in (await cluster.refresh_all()).items() if not topic.is_internal]
+
+    return _names_for_completion(bootstrap, ask)
+
+
+def group_names_for_completion(bootstrap: Sequence[Address] | None) -> list[str]:
+    """The groups for a key press, likewise."""
+
+    async def ask(cluster: "Cluster") -> list[str]:
+        from martlet.client.groups import Groups
+
+        return [listing.group_id for listing in await Groups(cluster).listings()]
+
+    return _names_for_completion(bootstrap, ask)
+
+
+def _names_for_completion(
+    bootstrap: Sequence[Address] | None, ask: Callable[["Cluster"], Awaitable[list[str]]]
+) -> list[str]:
     import asyncio
 
     from martlet.base.errors import MartletError
     from martlet.client.cluster import Cluster
 
-    async def ask() -> list[str]:
+    async def conversation() -> list[str]:
         addresses = bootstrap or parse_bootstrap(os.environ.get("MARTLET_BOOTSTRAP") or "127.0.0.1:9092")
         async with asyncio.timeout(_COMPLETION_TIMEOUT_MS / 1000), Cluster(addresses) as cluster:
-            return [name for name, topic in (await cluster.refresh_all()).items() if not topic.is_internal]
+            return await ask(cluster)
 
     try:
-        return asyncio.run(ask())
+        return asyncio.run(conversation())
     except (MartletError, OSError, ValueError):
         return []

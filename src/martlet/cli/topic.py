@@ -1,6 +1,5 @@
 """`martlet topic`: create, list, describe, alter and delete topics."""
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -8,8 +7,7 @@ import click
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicPartition, format_topic_id
-from martlet.cli.exit_codes import ExitCode
-from martlet.cli.failures import CommandFailed
+from martlet.cli.confirmation import confirm_deletion
 from martlet.cli.options import ASSIGNMENT, TOPIC, Target, connects, json_option
 from martlet.cli.output import format_bytes, format_count, print_facts, print_json, print_note, print_table
 from martlet.cli.session import run_with_cluster
@@ -285,7 +283,7 @@ def alter(
 def delete(names: Sequence[str], yes: bool, if_exists: bool, as_json: bool, target: Target) -> None:
     """Delete topics with all their messages, for good."""
     if not yes:
-        _confirm(f"Delete {', '.join(names)} with all messages, for good?")
+        confirm_deletion(f"Delete {', '.join(names)} with all messages, for good?")
 
     async def work(cluster: "Cluster") -> list[dict[str, Any]]:
         return [await _delete_one(cluster, name, if_exists=if_exists) for name in names]
@@ -309,14 +307,3 @@ async def _delete_one(cluster: "Cluster", name: str, *, if_exists: bool) -> dict
         return {"name": name, "deleted": False}
     print_note(f"deleted {name}")
     return {"name": name, "deleted": True}
-
-
-def _confirm(question: str) -> None:
-    try:
-        agreed = click.confirm(question, err=True)
-    except click.Abort:
-        if sys.stdin.isatty():
-            raise
-        raise click.UsageError("there is nobody to ask; --yes deletes without asking") from None
-    if not agreed:
-        raise CommandFailed(ExitCode.FAILURE, "nothing was deleted")

@@ -5,13 +5,14 @@ because sending again could report a conflict with itself. Refusals that mean "a
 again. Every refusal carries the broker's own sentence where it gave one.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar
 
-from martlet.base.errors import ERROR_TABLE, ApiError, ErrorCode, error_code
+from martlet.base.errors import ErrorCode, error_code
 from martlet.base.ids import TopicPartition
+from martlet.client.answers import check, only
 from martlet.client.apis import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -136,8 +137,8 @@ class Admin:
 
         async def attempt() -> CreatedTopic:
             response = await (await self._cluster.controller()).call(CREATE_TOPICS, request)
-            result = _only(response.topics)
-            _check(result.error_code, result.error_message, f"topic {topic.name!r} was not created", named=topic.name)
+            result = only(response.topics)
+            check(result.error_code, result.error_message, f"topic {topic.name!r} was not created", named=topic.name)
             return CreatedTopic(result.name, result.topic_id, result.num_partitions, result.replication_factor)
 
         return await self._change(f"creating topic {topic.name!r}", attempt)
@@ -151,7 +152,7 @@ class Admin:
 
         async def attempt() -> None:
             response = await (await self._cluster.controller()).call(DELETE_TOPICS, request)
-            result = _only(response.responses)
+            result = only(response.responses)
             _check_topic(result.error_code, result.error_message, name)
 
         await self._change(f"deleting topic {name!r}", attempt)
@@ -166,7 +167,7 @@ class Admin:
 
         async def attempt() -> None:
             response = await (await self._cluster.controller()).call(CREATE_PARTITIONS, request)
-            result = _only(response.results)
+            result = only(response.results)
             _check_topic(result.error_code, result.error_message, name)
 
         await self._change(f"adding partitions to topic {name!r}", attempt)
@@ -189,10 +190,10 @@ class Admin:
                 connection = await self._cluster.connection(int(name))
             else:
                 connection = await self._cluster.any_connection()
-            result = _only((await connection.call(DESCRIBE_CONFIGS, request)).results)
+            result = only((await connection.call(DESCRIBE_CONFIGS, request)).results)
             if kind is ResourceType.TOPIC:
                 _check_topic(result.error_code, result.error_message, name)
-            _check(result.error_code, result.error_message, f"configs of broker {name}")
+            check(result.error_code, result.error_message, f"configs of broker {name}")
             return sorted(_config_entry(entry) for entry in result.configs)
 
         return await self._cluster.retry(attempt)
@@ -211,10 +212,10 @@ class Admin:
                 connection = await self._cluster.connection(int(name))
             else:
                 connection = await self._cluster.controller()
-            result = _only((await connection.call(INCREMENTAL_ALTER_CONFIGS, request)).responses)
+            result = only((await connection.call(INCREMENTAL_ALTER_CONFIGS, request)).responses)
             if kind is ResourceType.TOPIC:
                 _check_topic(result.error_code, result.error_message, name)
-            _check(result.error_code, result.error_message, f"configs of broker {name}")
+            check(result.error_code, result.error_message, f"configs of broker {name}")
 
         await self._change(f"changing configs of {name!r}", attempt)
 
@@ -231,9 +232,9 @@ class Admin:
                     timeout_ms=self._cluster.options.request_timeout_ms,
                 )
                 connection = await self._cluster.connection(leader.broker_id)
-                topic = _only((await connection.call(DELETE_RECORDS, request)).topics)
-                result = _only(topic.partitions)
-                _check(result.error_code, None, f"messages of {partition} were not deleted")
+                topic = only((await connection.call(DELETE_RECORDS, request)).topics)
+                result = only(topic.partitions)
+                check(result.error_code, None, f"messages of {partition} were not deleted")
                 return result.low_watermark
 
             # Deleting below an offset twice is the same as once, so a lost answer may be asked for again.
@@ -248,7 +249,7 @@ class Admin:
             controller_id, cluster_id = metadata.controller_id, metadata.cluster_id
             if DESCRIBE_CLUSTER.key in connection.versions:
                 response = await connection.call(DESCRIBE_CLUSTER, DescribeClusterRequest())
-                _check(response.error_code, response.error_message, "the cluster was not described")
+                check(response.error_code, response.error_message, "the cluster was not described")
                 controller_id, cluster_id = response.controller_id, response.cluster_id
             brokers = tuple(metadata.brokers[broker_id] for broker_id in sorted(metadata.brokers))
             return ClusterDescription(cluster_id, controller_id, brokers, dict(connection.versions))
@@ -261,7 +262,7 @@ class Admin:
         async def attempt() -> list[PartitionSize]:
             connection = await self._cluster.connection(broker_id)
             response = await connection.call(DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
-            _check(response.error_code, None, f"the disks of broker {broker_id} were not described")
+            check(response.error_code, None, f"the disks of broker {broker_id} were not described")
             return [
                 PartitionSize(
                     broker_id, TopicPartition(topic.name, partition.partition_index), partition.partition_size
@@ -283,26 +284,11 @@ class Admin:
         return await self._cluster.retry(once)
 
 
-def _only(results: Sequence[Result]) -> Result:
-    if len(results) != 1:
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker gave {len(results)} answers to one question")
-    return results[0]
-
-
-def _check(number: int, message: str | None, what: str, *, named: str | None = None) -> None:
-    """Raise the error there is; a sentence of the broker that names the thing itself needs no more words of ours."""
-    if number:
-        code = error_code(number)
-        if message and named and named in message:
-            raise ApiError(code, message)
-        raise ApiError(code, f"{what}: {message or ERROR_TABLE[code].text}")
-
-
 def _check_topic(number: int, message: str | None, name: str) -> None:
     if error_code(number) in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
         # The broker we ask for changes knows all topics: unknown there is unknown, not "later".
         raise TopicMissing(name)
-    _check(number, message, f"topic {name!r}", named=name)
+    check(number, message, f"topic {name!r}", named=name)
 
 
 def _config_entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:

@@ -2,7 +2,8 @@
 
 The upper ends are the newest versions whose meaning the callers handle, not the newest that exist; a broker that
 offers less gets less (`Connection.version_of`). Produce and Fetch have codecs of their own in `wire`, so only their
-ranges are here: Produce 13 and Fetch 13 and later name topics by id.
+ranges are here: Produce 13 and Fetch 13 and later name topics by id. So would version 10 of OffsetCommit and
+OffsetFetch; groups are asked by name.
 """
 
 from dataclasses import dataclass
@@ -11,20 +12,28 @@ from typing import Final, Generic, TypeVar
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.fetch import FetchRequest, FetchResponse
 from martlet.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from martlet.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from martlet.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from martlet.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from martlet.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from martlet.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from martlet.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from martlet.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from martlet.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from martlet.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from martlet.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from martlet.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from martlet.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from martlet.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from martlet.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from martlet.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from martlet.wire.messages.metadata import MetadataRequest, MetadataResponse
+from martlet.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from martlet.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from martlet.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from martlet.wire.produce import ProduceRequest, ProduceResponse
 
 Request = TypeVar("Request")
@@ -60,6 +69,16 @@ INCREMENTAL_ALTER_CONFIGS: Final = Api(
 )
 DESCRIBE_CLUSTER: Final = Api(ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest, DescribeClusterResponse, 0, 2)
 DESCRIBE_LOG_DIRS: Final = Api(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest, DescribeLogDirsResponse, 1, 5)
+FIND_COORDINATOR: Final = Api(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest, FindCoordinatorResponse, 0, 6)
+LIST_GROUPS: Final = Api(ApiKey.LIST_GROUPS, ListGroupsRequest, ListGroupsResponse, 0, 5)
+DESCRIBE_GROUPS: Final = Api(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest, DescribeGroupsResponse, 0, 6)
+CONSUMER_GROUP_DESCRIBE: Final = Api(
+    ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, 0, 1
+)
+DELETE_GROUPS: Final = Api(ApiKey.DELETE_GROUPS, DeleteGroupsRequest, DeleteGroupsResponse, 0, 2)
+OFFSET_COMMIT: Final = Api(ApiKey.OFFSET_COMMIT, OffsetCommitRequest, OffsetCommitResponse, 2, 9)
+OFFSET_FETCH: Final = Api(ApiKey.OFFSET_FETCH, OffsetFetchRequest, OffsetFetchResponse, 2, 9)
+OFFSET_DELETE: Final = Api(ApiKey.OFFSET_DELETE, OffsetDeleteRequest, OffsetDeleteResponse, 0, 0)
 
 PRODUCE: Final = Api(ApiKey.PRODUCE, ProduceRequest, ProduceResponse, 3, 13)
 FETCH: Final = Api(ApiKey.FETCH, FetchRequest, FetchResponse, 4, 18)

@@ -4,6 +4,7 @@ from martlet.cli.output import (
     display_width,
     format_bytes,
     format_count,
+    format_duration,
     printable,
     render_facts,
     render_table,
@@ -60,3 +61,20 @@ def test_sizes_and_counts_read_well() -> None:
     assert format_count(1, "message") == "1 message"
     assert format_count(12_000, "message") == "12,000 messages"
     assert format_count(2, "entry", "entries") == "2 entries"
+
+
+def test_durations_are_told_in_their_two_largest_units() -> None:
+    second, minute, hour, day = 1_000, 60_000, 3_600_000, 86_400_000
+    assert [
+        format_duration(span) for span in (0, 999, 59 * second, minute, hour - 1, hour, day - 1, day, 90 * day)
+    ] == [
+        "0 s",
+        "0 s",
+        "59 s",
+        "1 m 0 s",
+        "59 m 59 s",
+        "1 h 0 m",
+        "23 h 59 m",
+        "1 d 0 h",
+        "90 d 0 h",
+    ]

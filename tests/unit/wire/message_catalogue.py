@@ -100,6 +100,8 @@ def _some_value(field: FieldLayout) -> Any:
         return True
     if field.kind == "string":
         return f"some {field.name}"
+    if field.kind == "bytes":
+        return b"some bytes"
     return bytes(range(16)) if field.format == "16s" else 7
 
 

@@ -40,8 +40,20 @@ ADVERTISED = {
     "describe_topic_partitions": range(1),
     "describe_log_dirs": range(1, 6),
     "describe_producers": range(1),
+    "join_group": range(10),
+    "sync_group": range(6),
+    "heartbeat": range(5),
+    "leave_group": range(6),
+    "offset_commit": range(2, 11),
+    "offset_fetch": range(1, 11),
+    "offset_delete": range(1),
+    "consumer_group_heartbeat": range(2),
+    "consumer_group_describe": range(2),
+    "describe_groups": range(7),
+    "list_groups": range(6),
+    "delete_groups": range(3),
 }
-"""What Kafka 4.3 advertises for the APIs that a broker without groups serves."""
+"""What Kafka 4.3 advertises for the APIs that we have classes for."""
 
 EVERY_VERSION = [pytest.param(cls, version, id=f"{cls.__name__}-v{version}") for cls, version in all_versions()]
 

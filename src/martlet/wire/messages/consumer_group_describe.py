@@ -1,0 +1,72 @@
+"""ConsumerGroupDescribe (key 69): members, epochs and assignments of consumer groups.
+
+Versions 0–1, all flexible. v1 says for each member which protocol it uses.
+"""
+
+from dataclasses import dataclass, field
+
+from martlet.wire.messages.authorized_operations import OPERATIONS_NOT_REQUESTED
+
+
+@dataclass(slots=True)
+class ConsumerGroupDescribeRequest:
+    """The groups wanted."""
+
+    group_ids: list[str] = field(default_factory=list)
+    include_authorized_operations: bool = False
+
+
+@dataclass(slots=True)
+class TopicPartitions:
+    """Partitions of one topic."""
+
+    topic_id: bytes = bytes(16)
+    topic_name: str = ""
+    partitions: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Assignment:
+    """Partitions of a member."""
+
+    topic_partitions: list[TopicPartitions] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Member:
+    """One member: what it owns now and what it is meant to own; type 0 is classic, 1 consumer, -1 unknown."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+    rack_id: str | None = None
+    member_epoch: int = 0
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: list[str] = field(default_factory=list)
+    subscribed_topic_regex: str | None = None
+    assignment: Assignment = field(default_factory=Assignment)
+    target_assignment: Assignment = field(default_factory=Assignment)
+    member_type: int = -1  # v1+
+
+
+@dataclass(slots=True)
+class DescribedGroup:
+    """One group."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    group_id: str = ""
+    group_state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor_name: str = ""
+    members: list[Member] = field(default_factory=list)
+    authorized_operations: int = OPERATIONS_NOT_REQUESTED
+
+
+@dataclass(slots=True)
+class ConsumerGroupDescribeResponse:
+    """The answers, one per group."""
+
+    throttle_time_ms: int = 0
+    groups: list[DescribedGroup] = field(default_factory=list)
