@@ -43,6 +43,12 @@ _INTEGERS: Final = (0, 0, 0, 1, 1, 2, 3, -1, -1, -2, -3, 5, 100, 1000)
 _EXTREMES: Final = {"b": 7, "h": 15, "i": 31, "q": 63}
 _SETTINGS: Final = ("retention.ms", "cleanup.policy", "segment.bytes", "martlet.flush", "no.such", "")
 _VALUES: Final = ("delete", "compact", "86400000", "1048576", "-1", "commit", "never", "nonsense", "")
+_GROUP_WORDS: Final = {
+    "group_id": ("fuzz-group", "fuzz-group", "fuzz-other", ""),
+    "member_id": ("", "", "fuzz-member", "AAAAAAAAAAAAAAAAAAAAAA"),
+    "group_instance_id": ("fuzz-instance", ""),
+    "protocol_type": ("consumer", "consumer", "connect", ""),
+}
 
 
 class Request(NamedTuple):
@@ -187,6 +193,8 @@ class Corpus:
             return self._fill(field.struct, topics)
         if field.kind == "string":
             return self._string(field.name, topics)
+        if field.kind == "bytes":
+            return chance.choice((b"", bytes(20), chance.randbytes(30)))
         if field.format == "?":
             return chance.random() < 0.5
         if field.format == "16s":
@@ -197,6 +205,8 @@ class Corpus:
         chance = self._chance
         if name == "value":
             return chance.choice(_VALUES)
+        if name in _GROUP_WORDS:
+            return chance.choice(_GROUP_WORDS[name])
         if "software" in name:
             return chance.choice(("fuzz", "1.0", "not a word"))
         return chance.choice((*topics, *topics, *_SETTINGS, "1", "../..", "é\n"))
@@ -205,6 +215,8 @@ class Corpus:
         chance = self._chance
         if field.name == "resource_type":
             return chance.choice((2, 2, 4, 8))
+        if field.name == "session_timeout_ms":
+            return chance.choice((6_000, 6_000, 0, 1 << 30))
         if chance.random() < 0.05 and field.format in _EXTREMES:
             bits = _EXTREMES[field.format]
             return chance.choice(((1 << bits) - 1, -(1 << bits)))

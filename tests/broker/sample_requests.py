@@ -13,21 +13,33 @@ from martlet.wire.message_codec import encode
 from martlet.wire.messages import (
     alter_configs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
+    delete_groups,
     delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_groups,
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
     find_coordinator,
+    heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
     offset_for_leader_epoch,
+    sync_group,
 )
 from martlet.wire.produce import encode_produce_request
 from tests.broker.requests import batch_of
@@ -71,7 +83,7 @@ def sample_body(key: ApiKey, version: int, topic: str) -> bytes:
 
 def sample_message(key: ApiKey, topic: str) -> Any:
     """The request of an API that goes through the message codec; harmless to a broker that has the topic."""
-    return (_data_message(key, topic) or _admin_message(key, topic))()
+    return (_data_message(key, topic) or _group_message(key, topic) or _admin_message(key, topic))()
 
 
 def _data_message(key: ApiKey, topic: str) -> Any:
@@ -96,6 +108,53 @@ def _data_message(key: ApiKey, topic: str) -> Any:
         ApiKey.DESCRIBE_PRODUCERS: lambda: describe_producers.DescribeProducersRequest(
             [describe_producers.TopicRequest(topic, [0])]
         ),
+    }.get(key)
+
+
+def _group_message(key: ApiKey, topic: str) -> Any:
+    member: dict[str, Any] = {"group_id": "sample-group", "member_id": "sample-member"}
+    return {
+        ApiKey.JOIN_GROUP: lambda: join_group.JoinGroupRequest(
+            **member,
+            session_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=[join_group.JoinGroupRequestProtocol("range", bytes(20))],
+        ),
+        ApiKey.SYNC_GROUP: lambda: sync_group.SyncGroupRequest(
+            **member, generation_id=1, assignments=[sync_group.SyncGroupRequestAssignment("sample-member", bytes(20))]
+        ),
+        ApiKey.HEARTBEAT: lambda: heartbeat.HeartbeatRequest(**member, generation_id=1),
+        ApiKey.LEAVE_GROUP: lambda: leave_group.LeaveGroupRequest(
+            **member, members=[leave_group.MemberIdentity("sample-member")]
+        ),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: lambda: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            **member, rebalance_timeout_ms=1000, subscribed_topic_names=[topic], topic_partitions=[]
+        ),
+        ApiKey.OFFSET_COMMIT: lambda: offset_commit.OffsetCommitRequest(
+            "sample-group",
+            topics=[
+                offset_commit.OffsetCommitRequestTopic(
+                    topic, bytes(range(16)), [offset_commit.OffsetCommitRequestPartition(0, 1, -1, "note")]
+                )
+            ],
+        ),
+        ApiKey.OFFSET_FETCH: lambda: offset_fetch.OffsetFetchRequest(
+            "sample-group",
+            [offset_fetch.OffsetFetchRequestTopic(topic, [0])],
+            [
+                offset_fetch.OffsetFetchRequestGroup(
+                    "sample-group", topics=[offset_fetch.OffsetFetchRequestTopics(topic, bytes(range(16)), [0])]
+                )
+            ],
+        ),
+        ApiKey.OFFSET_DELETE: lambda: offset_delete.OffsetDeleteRequest(
+            "sample-group",
+            [offset_delete.OffsetDeleteRequestTopic(topic, [offset_delete.OffsetDeleteRequestPartition(0)])],
+        ),
+        ApiKey.DESCRIBE_GROUPS: lambda: describe_groups.DescribeGroupsRequest(["sample-group"]),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: lambda: consumer_group_describe.ConsumerGroupDescribeRequest(["sample-group"]),
+        ApiKey.LIST_GROUPS: lambda: list_groups.ListGroupsRequest(["Stable"], ["classic"]),
+        ApiKey.DELETE_GROUPS: lambda: delete_groups.DeleteGroupsRequest(["sample-group"]),
     }.get(key)
 
 

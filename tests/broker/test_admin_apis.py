@@ -297,8 +297,15 @@ def test_an_unknown_topic_is_described_as_such(client: RawClient) -> None:
     assert (found.error_code, found.name) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "never-created")
 
 
-@pytest.mark.parametrize("version", range(7))
-def test_coordinators_are_refused_retriably_while_there_are_none(client: RawClient, version: int) -> None:
-    response = client.call(FindCoordinatorRequest(coordinator_keys=["g", "h"], key="g"), version)
-    codes = [c.error_code for c in response.coordinators] if version >= 4 else [response.error_code]
-    assert set(codes) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+@pytest.mark.parametrize("version", range(1, 7))
+@pytest.mark.parametrize("key_type", [1, 2, 9])
+def test_coordinators_there_are_none_of_are_refused_with_a_sentence(
+    client: RawClient, version: int, key_type: int
+) -> None:
+    response = client.call(FindCoordinatorRequest(key_type, ["g", "h", "g"], "g"), version)
+    answers = response.coordinators if version >= 4 else [response]
+    is_known = key_type == 1 or (key_type == 2 and version >= 6)
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_known else ErrorCode.INVALID_REQUEST
+    assert [(answer.error_code, answer.node_id) for answer in answers] == [(code, -1)] * len(answers)
+    assert all(answer.error_message for answer in answers)
+    assert len(answers) == (2 if version >= 4 else 1)

@@ -17,6 +17,19 @@ from martlet.base.errors import ErrorCode
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.fetch import FetchPartition, encode_fetch_request
 from martlet.wire.message_codec import encode
+from martlet.wire.messages import (
+    consumer_group_describe,
+    consumer_group_heartbeat,
+    delete_groups,
+    describe_groups,
+    join_group,
+    leave_group,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    sync_group,
+)
 from martlet.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from martlet.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from martlet.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -65,6 +78,49 @@ def _find_coordinator(topic: str) -> Any:
     return FindCoordinatorRequest(0, [topic] * TIMES)
 
 
+def _offset_commit(topic: str) -> Any:
+    partition = offset_commit.OffsetCommitRequestPartition(0, 1, -1, "x" * 100)
+    return offset_commit.OffsetCommitRequest(
+        "g", topics=[offset_commit.OffsetCommitRequestTopic(topic, partitions=[partition] * TIMES)]
+    )
+
+
+def _offset_fetch(topic: str) -> Any:
+    asked = [offset_fetch.OffsetFetchRequestTopics(topic, partition_indexes=[0])] * TIMES
+    return offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup("g", topics=asked)])
+
+
+def _offset_fetch_of_groups(topic: str) -> Any:
+    groups = [offset_fetch.OffsetFetchRequestGroup(f"g{number}", topics=None) for number in range(TIMES)]
+    return offset_fetch.OffsetFetchRequest(groups=groups)
+
+
+def _offset_delete(topic: str) -> Any:
+    partitions = [offset_delete.OffsetDeleteRequestPartition(0)] * TIMES
+    return offset_delete.OffsetDeleteRequest("g", [offset_delete.OffsetDeleteRequestTopic(topic, partitions)])
+
+
+def _join_group(topic: str) -> Any:
+    protocols = [join_group.JoinGroupRequestProtocol(f"p{number}", b"m") for number in range(TIMES)]
+    return join_group.JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", protocols)
+
+
+def _sync_group(topic: str) -> Any:
+    assignments = [sync_group.SyncGroupRequestAssignment("m", b"a")] * TIMES
+    return sync_group.SyncGroupRequest("g", 1, "m", assignments=assignments)
+
+
+def _consumer_group_heartbeat(topic: str) -> Any:
+    owned = [consumer_group_heartbeat.TopicPartitions(bytes(16), [0, 1, 2])] * TIMES
+    return consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "g", "M" * 22, 0, None, None, 10_000, [topic] * TIMES, topic_partitions=owned
+    )
+
+
+def _leave_group(topic: str) -> Any:
+    return leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity("m")] * TIMES)
+
+
 MESSAGES: dict[ApiKey, tuple[int, Callable[[str], Any]]] = {
     ApiKey.METADATA: (12, _metadata),
     ApiKey.DESCRIBE_CONFIGS: (4, _describe_configs),
@@ -73,7 +129,25 @@ MESSAGES: dict[ApiKey, tuple[int, Callable[[str], Any]]] = {
     ApiKey.DELETE_RECORDS: (2, _delete_records),
     ApiKey.DESCRIBE_PRODUCERS: (0, _describe_producers),
     ApiKey.FIND_COORDINATOR: (4, _find_coordinator),
+    ApiKey.OFFSET_COMMIT: (9, _offset_commit),
+    ApiKey.OFFSET_FETCH: (9, _offset_fetch),
+    ApiKey.OFFSET_DELETE: (0, _offset_delete),
+    ApiKey.JOIN_GROUP: (2, _join_group),
+    ApiKey.SYNC_GROUP: (4, _sync_group),
+    ApiKey.LEAVE_GROUP: (5, _leave_group),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (1, _consumer_group_heartbeat),
+    ApiKey.DESCRIBE_GROUPS: (6, lambda topic: describe_groups.DescribeGroupsRequest(many_names())),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (
+        1,
+        lambda topic: consumer_group_describe.ConsumerGroupDescribeRequest(many_names()),
+    ),
+    ApiKey.DELETE_GROUPS: (2, lambda topic: delete_groups.DeleteGroupsRequest(many_names())),
+    ApiKey.LIST_GROUPS: (5, lambda topic: list_groups.ListGroupsRequest(many_names(), many_names())),
 }
+
+
+def many_names() -> list[str]:
+    return [f"g{number}" for number in range(TIMES)]
 
 
 def _peak_bytes(process: BrokerProcess) -> int:
@@ -116,6 +190,13 @@ def test_asking_for_one_thing_many_times_holds_up_nobody_else(
         assert waited < WAIT_SECONDS_MAX, f"an ordinary client waited {waited:.1f} s for {len(body)} bytes"
         grown = _peak_bytes(process) - before
         assert grown < GROWTH_BYTES_MAX, f"{grown >> 20} MiB for {len(body)} bytes"
+
+
+def test_asking_for_very_many_groups_holds_up_nobody_else(make_process: Callable[..., BrokerProcess]) -> None:
+    process = make_process()
+    with RawClient(process.address, timeout_seconds=90) as good:
+        body = encode(_offset_fetch_of_groups("t"), 9)
+        assert _send_and_watch(process, good, ApiKey.OFFSET_FETCH, 9, body) < WAIT_SECONDS_MAX
 
 
 def test_a_fetch_that_names_one_partition_many_times_does_not_slow_its_publishers(

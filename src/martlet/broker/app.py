@@ -28,10 +28,13 @@ from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource, SystemRandomness
 from martlet.broker.directory_lock import DirectoryLock
 from martlet.broker.dispatch import Dispatcher
+from martlet.broker.group_coordinator import GroupCoordinator
+from martlet.broker.group_settings import group_options, watch_groups
 from martlet.broker.handlers import SERVED
 from martlet.broker.housekeeping import Housekeeping
 from martlet.broker.listener import Listener, bind
 from martlet.broker.metadata_feed import MetadataFeed
+from martlet.broker.offsets_topic import OffsetsTopic
 from martlet.broker.operations import OperationsServer
 from martlet.broker.partition_table import LeaderIdentity, PartitionTable
 from martlet.broker.producer_ids import ProducerIdPool
@@ -41,10 +44,12 @@ from martlet.broker.services import BrokerServices
 from martlet.broker.settings import BrokerSettings
 from martlet.broker.topic_admin import TopicAdmin
 from martlet.broker.topic_settings import TopicSettings, static_configs
+from martlet.broker.topics_view import ImageTopics
 from martlet.cluster.broker_decisions import Registration
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.records import Endpoint
 from martlet.cluster.topic_decisions import TopicDefaults
+from martlet.groups.machine import GroupsMachine
 from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
 from martlet.observe.exposition import MetricsRegistry
@@ -134,6 +139,7 @@ class BrokerApp:
         housekeeping = Housekeeping(settings, self._clock, self._disk, logs, partitions)
         housekeeping.start()
         self._stack.push_async_callback(housekeeping.aclose)
+        groups = self._start_groups(feed, admin, partitions)
         services = BrokerServices(
             settings=settings,
             clock=self._clock,
@@ -143,6 +149,7 @@ class BrokerApp:
             partitions=partitions,
             topic_settings=topic_settings,
             producer_ids=ProducerIdPool(admin),
+            groups=groups,
             logs=logs,
             metrics=self._metrics,
             registry=build_registry(SERVED),
@@ -207,6 +214,17 @@ class BrokerApp:
         await partitions.flusher.aclose()
         logs.close(clean=self._failure is None)
 
+    def _start_groups(self, feed: MetadataFeed, admin: TopicAdmin, partitions: PartitionTable) -> GroupCoordinator:
+        topic = OffsetsTopic(feed.image, admin, self.settings.offsets_topic_partitions)
+        options, ids = group_options(self.settings), IdSource(SystemRandomness())
+        make_machine = partial(GroupsMachine, options, ImageTopics(feed.image), ids)
+        groups = GroupCoordinator(topic, partitions, make_machine, self._clock, self._metrics, self.fail)
+        self._stack.push_async_callback(groups.aclose)
+        groups.start()
+        feed.add_listener(groups.follow)
+        watch_groups(groups, self._metrics)
+        return groups
+
     async def _serve(self, services: BrokerServices, listening: socket.socket) -> None:
         dispatcher = Dispatcher(services)
         self._stack.push_async_callback(dispatcher.aclose)
@@ -219,6 +237,8 @@ class BrokerApp:
         warm_up = asyncio.create_task(prepare_codecs(services.registry), name="martlet-warm-up")
         self._stack.callback(warm_up.cancel)
         self._stack.push_async_callback(listener.aclose, self.settings.shutdown_timeout_ms)
+        # Before that: a member that waits for its group could wait longer than a stop may take.
+        self._stack.callback(services.groups.stop_parking)
 
     def _watch_gauges(self, services: BrokerServices, listener: Listener) -> None:
         watch = self._metrics.watch

@@ -15,6 +15,7 @@ from martlet.base.errors import ApiError, DiskFull, ErrorCode, StorageFailure
 from martlet.base.ids import TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.broker.flush_policy import FlushMode, FlushPolicy
+from martlet.cluster.topic_names import is_internal_topic
 from martlet.log.log_slice import Appended, LogSlice
 from martlet.log.partition_log import PartitionLog
 from martlet.observe.metrics import TopicCounters
@@ -52,6 +53,7 @@ class Partition:
         "counters",
         "flush_in_progress",
         "high_watermark",
+        "internal",
         "leader_epoch",
         "log",
         "name",
@@ -72,6 +74,8 @@ class Partition:
         listener: PartitionListener,
     ) -> None:
         self.name = name
+        self.internal = is_internal_topic(name.topic)
+        """Whether only Martlet itself writes to it."""
         self.topic_id = topic_id
         self.log = log
         self.leader_epoch = leader_epoch

@@ -73,6 +73,19 @@ class PartitionTable:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
         return self.get(topic.name, index)
 
+    def opened(self, topic: str, index: int) -> Partition | None:
+        """The partition if it has a log in use here; never makes one."""
+        return self._open.get((topic, index))
+
+    def leads(self, topic: str, index: int) -> bool:
+        """Whether this process is the partition's leader."""
+        record = self._image.partition(topic, index)
+        return record is not None and record.is_led_by(*self._me)
+
+    def log_failed(self, topic: str, index: int) -> bool:
+        """Whether there is a log on disk that could not be opened."""
+        return TopicPartition(topic, index) in self._logs.failures
+
     def open_partitions(self) -> list[Partition]:
         """Every partition that has been used since the start."""
         return list(self._open.values())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from martlet.base.clock import Clock
 from martlet.base.ids import BrokerId
+from martlet.broker.group_coordinator import GroupCoordinator
 from martlet.broker.partition_table import PartitionTable
 from martlet.broker.producer_ids import ProducerIdPool
 from martlet.broker.request import Address, Link, parse_address
@@ -35,6 +36,7 @@ class BrokerServices:
     partitions: PartitionTable
     topic_settings: TopicSettings
     producer_ids: ProducerIdPool
+    groups: GroupCoordinator
     logs: LogDirectory
     metrics: BrokerMetrics
     registry: Mapping[int, "Api"]

@@ -49,6 +49,22 @@ class BrokerSettings:
     cleaner_interval_ms: int = setting(15_000, "time between looks for segments to compact")
     disk_reserve_bytes: int = setting(67_108_864, "free space below which publishes are refused with a retriable error")
     shutdown_timeout_ms: int = setting(10_000, "time given to open requests when the broker stops")
+    group_initial_rebalance_delay_ms: int = setting(
+        500, "time an empty group waits for more members before its first assignment"
+    )
+    group_max_size: int = setting(5_000, "members of one group of the classic protocol")
+    group_min_session_timeout_ms: int = setting(6_000, "shortest session timeout a member may ask for")
+    group_max_session_timeout_ms: int = setting(1_800_000, "longest session timeout a member may ask for")
+    consumer_group_max_size: int = setting(5_000, "members of one group of the consumer protocol (KIP-848)")
+    consumer_group_session_timeout_ms: int = setting(
+        45_000, "a member of the consumer protocol is removed after so long without a heartbeat"
+    )
+    consumer_group_heartbeat_interval_ms: int = setting(
+        5_000, "how often members of the consumer protocol are told to send a heartbeat"
+    )
+    offset_metadata_max: int = setting(4_096, "characters of the text a client may store with an offset")
+    offsets_retention_minutes: int = setting(10_080, "committed offsets are kept so long after their group is empty")
+    offsets_topic_partitions: int = setting(50, "partitions of __consumer_offsets, fixed when it is first needed")
     metrics_topics_max: int = setting(200, "topics with metrics of their own; the rest are counted together")
     log_level: str = setting("info", "debug, info, warning or error")
     log_format: str = setting("auto", "text, json, or auto: text on a terminal, json elsewhere")

@@ -54,6 +54,7 @@ class _BrokerCollector(Collector):
         yield from self._network()
         yield from self._connections()
         yield from self._waiting()
+        yield from self._groups()
         yield from _topics(self._metrics)
         yield from _gauges(self._metrics)
 
@@ -95,6 +96,18 @@ class _BrokerCollector(Collector):
         yield CounterMetricFamily("martlet_flush_failures", "Flushes the disk failed.", metrics.flush_failures)
         yield _histogram("martlet_loop_lag_seconds", "Lateness of the event loop.", metrics.loop_lag_seconds)
 
+    def _groups(self) -> Iterator[Metric]:
+        metrics = self._metrics
+        yield CounterMetricFamily("martlet_group_rebalances", "Assignments made anew.", metrics.group_rebalances)
+        yield CounterMetricFamily(
+            "martlet_offset_commits", "Offsets committed, one for each partition.", metrics.offset_commits
+        )
+        yield _histogram(
+            "martlet_coordinator_load_seconds",
+            "Time to load one partition of a coordinator.",
+            metrics.coordinator_load_seconds,
+        )
+
 
 def _info(info: Mapping[str, str]) -> Metric:
     family = GaugeMetricFamily("martlet_build_info", "What is running, in the labels.", labels=list(info))
@@ -135,3 +148,8 @@ def _gauges(metrics: BrokerMetrics) -> Iterator[Metric]:
             # A failing disk must not hide every other number; the missing series tells.
             continue
         yield GaugeMetricFamily(gauge.name, gauge.text, value)
+    for table in metrics.gauge_tables:
+        family = GaugeMetricFamily(table.name, table.text, labels=table.labels)
+        for labels, value in table.read():
+            family.add_metric(labels, value)
+        yield family

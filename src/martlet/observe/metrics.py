@@ -11,7 +11,7 @@ Proved by: tests/unit/observe/test_metrics.py.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -28,6 +28,7 @@ OTHER_TOPICS: Final = "(other)"
 TOPIC_SERIES_MAX_DEFAULT: Final = 200
 
 FLUSH_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+LOAD_SECONDS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 LOOP_LAG_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 
@@ -91,6 +92,18 @@ class Gauge(NamedTuple):
     read: Callable[[], float]
 
 
+class GaugeTable(NamedTuple):
+    """Values with labels, read only when somebody scrapes, e.g. how many groups are in which state.
+
+    What `read` gives must be bounded by something else than what clients do.
+    """
+
+    name: str
+    text: str
+    labels: tuple[str, ...]
+    read: Callable[[], Iterable[tuple[tuple[str, ...], float]]]
+
+
 @dataclass(slots=True)
 class BrokerMetrics:
     """Everything one broker counts. Created by the wiring, handed to whoever counts, read by `exposition`.
@@ -117,7 +130,13 @@ class BrokerMetrics:
     flush_seconds: DurationHistogram = field(default_factory=lambda: DurationHistogram(FLUSH_SECONDS))
     flush_failures: int = 0
     loop_lag_seconds: DurationHistogram = field(default_factory=lambda: DurationHistogram(LOOP_LAG_SECONDS))
+    group_rebalances: int = 0
+    """Assignments made anew, by clients or by the broker."""
+    offset_commits: int = 0
+    """Offsets written, one for each partition of each commit."""
+    coordinator_load_seconds: DurationHistogram = field(default_factory=lambda: DurationHistogram(LOAD_SECONDS))
     gauges: list[Gauge] = field(default_factory=list)
+    gauge_tables: list[GaugeTable] = field(default_factory=list)
     other_topics: TopicCounters = field(default_factory=TopicCounters)
     topics: dict[str, TopicCounters] = field(default_factory=dict)
 
@@ -140,6 +159,21 @@ class BrokerMetrics:
 
     def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Export what `read` returns as gauge `name`; it is called at each scrape and must be quick."""
-        invariant(name.startswith("martlet_"), "a metric's name begins with martlet_")
-        invariant(all(gauge.name != name for gauge in self.gauges), "a gauge is registered once")
+        self._check_name(name)
         self.gauges.append(Gauge(name, text, read))
+
+    def watch_table(
+        self,
+        name: str,
+        text: str,
+        labels: tuple[str, ...],
+        read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
+    ) -> None:
+        """Export what `read` returns as gauge `name`, one series for each row of label values."""
+        self._check_name(name)
+        self.gauge_tables.append(GaugeTable(name, text, labels, read))
+
+    def _check_name(self, name: str) -> None:
+        invariant(name.startswith("martlet_"), "a metric's name begins with martlet_")
+        taken = {gauge.name for gauge in self.gauges} | {table.name for table in self.gauge_tables}
+        invariant(name not in taken, "a gauge is registered once")

@@ -4,7 +4,8 @@
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
 
 Nothing is faked: real sockets, a real log in a temporary directory, real metadata. Every setting of `BrokerSettings`
-can be given as a keyword. Only the defaults differ from a server's: free ports, and data that is gone afterwards.
+can be given as a keyword. Only the defaults differ from a server's: free ports, data that is gone afterwards, and
+groups that assign partitions to their first member at once instead of waiting for others.
 """
 
 import asyncio
@@ -35,6 +36,7 @@ class RunningBroker:
             settings["data"] = self._own_directory
         settings.setdefault("kafka", "127.0.0.1:0")
         settings.setdefault("operations", "127.0.0.1:0")
+        settings.setdefault("group_initial_rebalance_delay_ms", 0)
         self.settings = BrokerSettings(**settings)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

@@ -97,3 +97,21 @@ def test_every_series_of_ours_is_named_by_the_rule_and_explained() -> None:
         assert re.fullmatch(r"martlet_[a-z0-9_]+", family.name)
         assert family.documentation.endswith(".")
     assert "text/plain" in registry.content_type
+
+
+def test_a_table_of_gauges_has_a_series_for_each_row_at_the_moment_of_the_scrape() -> None:
+    metrics = BrokerMetrics()
+    counts = {("classic", "Stable"): 2.0}
+    metrics.watch_table("martlet_things", "Things.", ("type", "state"), counts.items)
+    assert scrape(metrics)["martlet_things", (("state", "Stable"), ("type", "classic"))] == 2
+    counts[("consumer", "Empty")] = 1.0
+    assert scrape(metrics)["martlet_things", (("state", "Empty"), ("type", "consumer"))] == 1
+
+
+def test_what_groups_do_is_counted() -> None:
+    metrics = BrokerMetrics(group_rebalances=3, offset_commits=40)
+    metrics.coordinator_load_seconds.observe(0.2)
+    samples = scrape(metrics)
+    assert samples["martlet_group_rebalances_total", ()] == 3
+    assert samples["martlet_offset_commits_total", ()] == 40
+    assert samples["martlet_coordinator_load_seconds_count", ()] == 1

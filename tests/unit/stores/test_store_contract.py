@@ -1,9 +1,11 @@
-"""What every metadata store must do, held against each of them (S1–S6 of `martlet.cluster.store`)."""
+"""What every metadata store must do, held against each of them (S1–S6 of `martlet.cluster.store`).
+
+Which stores those are is up to the folder's `workshop` fixture: here SQLite and the simulated twin; tests/stores runs
+the same tests on a real etcd.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from pathlib import Path
 
 import pytest
 
@@ -18,44 +20,7 @@ from martlet.cluster.store import (
     RevisionCompacted,
     StoreClosed,
 )
-from martlet.stores.sqlite import SqliteStore
-from martlet.testing.sim_clock import SimClock
-from martlet.testing.sim_store import SimStore, SimStoreState
-
-Reopen = Callable[[MetaStore], Awaitable[MetaStore]]
-
-_HISTORY = 150
-
-
-class Workshop:
-    """Makes stores of one kind over one lasting state."""
-
-    def __init__(self, kind: str, path: Path) -> None:
-        self.clock = SimClock()
-        self._kind = kind
-        self._path = str(path / "metadata.db")
-        self._state = SimStoreState(history_revisions=_HISTORY)
-        self._opened: list[MetaStore] = []
-
-    async def open(self) -> MetaStore:
-        store: MetaStore
-        if self._kind == "sqlite":
-            store = await SqliteStore.open(self._path, clock=self.clock, history_revisions=_HISTORY)
-        else:
-            store = SimStore(self.clock, self._state)
-        self._opened.append(store)
-        return store
-
-    async def close_all(self) -> None:
-        for store in self._opened:
-            await store.close()
-
-
-@pytest.fixture(params=["sqlite", "sim"])
-async def workshop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Workshop]:
-    made = Workshop(request.param, tmp_path)
-    yield made
-    await made.close_all()
+from tests.unit.stores.store_workshop import HISTORY, Workshop
 
 
 @pytest.fixture
@@ -199,9 +164,11 @@ async def test_s4_a_watch_goes_on_where_it_was_after_the_store_is_opened_again(w
     assert rest[-1].events[0].entry == Entry("a", b"last", 1, 101)
 
 
-async def test_a_watch_of_forgotten_history_says_where_it_begins(store: MetaStore) -> None:
-    for _ in range(200):
+async def test_a_watch_of_forgotten_history_says_where_it_begins(workshop: Workshop) -> None:
+    store = await workshop.open()
+    for _ in range(HISTORY + 50):
         await store.commit({}, {"a": b""})
+    await workshop.forget_old_history(store)
     with pytest.raises(RevisionCompacted) as caught:
         await _take(store, "", 49, 1)
     assert caught.value.oldest_revision == 51
@@ -225,30 +192,29 @@ async def test_a_closed_store_refuses_every_call_and_may_be_closed_twice(store: 
 
 async def test_keys_go_with_their_lease_in_one_revision(workshop: Workshop) -> None:
     store = await workshop.open()
-    lease = await store.grant(1_000)
+    lease = await store.grant(workshop.lease_ms)
     await store.commit({}, {"a": b"", "b": b""}, lease=lease)
     await store.commit({}, {"c": b""})
-    workshop.clock.advance(999)
     assert await store.get("a") is not None
-    workshop.clock.advance(1)
+    await workshop.let_run_out(lease)
     assert [entry.key for entry in (await store.list("")).entries] == ["c"]
     assert await _take(store, "", 2, 1) == [Change(3, (Event("a", None), Event("b", None)))]
 
 
 async def test_a_kept_lease_lives_on(workshop: Workshop) -> None:
     store = await workshop.open()
-    lease = await store.grant(1_000)
+    lease = await store.grant(2 * workshop.lease_ms)
     await store.commit({}, {"a": b""}, lease=lease)
-    for _ in range(5):
-        workshop.clock.advance(900)
+    for _ in range(3):
+        await workshop.let_pass(workshop.lease_ms)
         await store.keep_alive(lease)
     assert await store.get("a") is not None
 
 
 async def test_s6_an_expired_lease_is_lost_for_every_use(workshop: Workshop) -> None:
     store = await workshop.open()
-    lease = await store.grant(1_000)
-    workshop.clock.advance(1_000)
+    lease = await store.grant(workshop.lease_ms)
+    await workshop.let_run_out(lease)
     with pytest.raises(LeaseLost):
         await store.keep_alive(lease)
     with pytest.raises(LeaseLost):
@@ -256,6 +222,13 @@ async def test_s6_an_expired_lease_is_lost_for_every_use(workshop: Workshop) -> 
     assert await store.get("a") is None
     await store.revoke(lease)
     assert await store.grant(1) != lease
+
+
+async def test_a_lost_comparison_comes_before_a_lost_lease(store: MetaStore) -> None:
+    lease = await store.grant(1_000)
+    await store.revoke(lease)
+    assert await store.commit({"a": 7}, {"a": b""}, lease=lease) == (False, 0)
+    assert await store.commit({}, {}, ["a"], lease=lease) == (True, 0)
 
 
 async def test_a_revoked_lease_takes_its_keys_at_once(store: MetaStore) -> None:
@@ -269,19 +242,19 @@ async def test_a_revoked_lease_takes_its_keys_at_once(store: MetaStore) -> None:
 
 async def test_a_key_put_without_a_lease_leaves_the_one_it_had(workshop: Workshop) -> None:
     store = await workshop.open()
-    lease = await store.grant(1_000)
+    lease = await store.grant(workshop.lease_ms)
     await store.commit({}, {"a": b"1"}, lease=lease)
     await store.commit({}, {"a": b"2"})
-    workshop.clock.advance(5_000)
+    await workshop.let_run_out(lease)
     assert await store.get("a") is not None
 
 
 async def test_s6_leases_run_out_while_the_store_is_closed(workshop: Workshop) -> None:
     store = await workshop.open()
-    lease = await store.grant(1_000)
+    lease = await store.grant(workshop.lease_ms)
     await store.commit({}, {"a": b""}, lease=lease)
     await store.close()
-    workshop.clock.advance(2_000)
+    await workshop.let_run_out(lease)
     again = await workshop.open()
     assert await again.get("a") is None
     assert await again.grant(1_000) != lease
@@ -292,7 +265,7 @@ async def test_a_waiting_watch_sees_a_lease_run_out_without_any_call(workshop: W
     watching = asyncio.create_task(_take(store, "", 1, 1))
     lease = await store.grant(20)
     await store.commit({}, {"a": b""}, lease=lease)
-    workshop.clock.advance(20)
+    await workshop.let_run_out(lease)
     assert await watching == [Change(2, (Event("a", None),))]
 
 

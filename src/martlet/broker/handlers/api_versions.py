@@ -3,7 +3,8 @@
 - Works before anything else on a connection. A version we do not know is answered in the layout of v0 with error 35
   and the full table, so that the client can try again; the request's body is not read then.
 - v3+: the client's software name and version must be plain words, else INVALID_REQUEST.
-- v3+ features: none are finalized yet; they come with transactions, groups and queues.
+- v3+ features: `group.version` 1, the consumer protocol of KIP-848; transactions and queues will add theirs. In v3
+  features whose lowest level is 0 are left out of the supported ones, because older Java clients choke on them.
 """
 
 import re
@@ -13,7 +14,13 @@ from martlet.base.errors import ErrorCode
 from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.wire.api_keys import ApiKey
-from martlet.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from martlet.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 KEY: Final = ApiKey.API_VERSIONS
 VERSIONS: Final = (0, 4)
@@ -21,6 +28,9 @@ REQUEST: Final = ApiVersionsRequest
 
 _SOFTWARE_WORD: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 _FIRST_VERSION_WITH_SOFTWARE: Final = 3
+_FIRST_VERSION_WITH_LEVEL_0: Final = 4
+_SUPPORTED: Final = (SupportedFeatureKey("group.version", 0, 1),)
+_FINALIZED: Final = (FinalizedFeatureKey("group.version", 1, 1),)
 
 
 def handle(broker: BrokerServices, request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:
@@ -37,4 +47,12 @@ def handle(broker: BrokerServices, request: ApiVersionsRequest | None, context: 
         and _SOFTWARE_WORD.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(error_code=code, api_keys=keys)
+    return ApiVersionsResponse(
+        error_code=code,
+        api_keys=keys,
+        supported_features=[
+            feature for feature in _SUPPORTED if feature.min_version or context.version >= _FIRST_VERSION_WITH_LEVEL_0
+        ],
+        finalized_features_epoch=broker.image.revision,
+        finalized_features=list(_FINALIZED),
+    )

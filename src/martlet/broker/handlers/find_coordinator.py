@@ -1,15 +1,18 @@
 """FindCoordinator 0–6: who coordinates a group, a transaction or a queue.
 
-v4+ asks for several keys at once. Deviation: this broker has no coordinators yet, so every key is answered with
-COORDINATOR_NOT_AVAILABLE and a sentence that says so; clients that assign partitions themselves are not affected.
+v4+ asks for several keys at once; a key named several times is answered once. Asking for a group makes the offsets
+topic when there is none yet, so the first answer already names the coordinator. As in Kafka the empty group id has a
+coordinator too: consumers of old commit offsets under it. Key type 2 needs v6.
+Deviation: transactions and queues have no coordinator yet; their keys get COORDINATOR_NOT_AVAILABLE with a sentence.
 """
 
 from typing import Final
 
-from martlet.base.errors import ErrorCode
+from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import NO_BROKER
-from martlet.broker.request import RequestContext
+from martlet.broker.request import Address, RequestContext
 from martlet.broker.services import BrokerServices
+from martlet.broker.turns import in_turns
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -18,21 +21,52 @@ VERSIONS: Final = (0, 6)
 REQUEST: Final = FindCoordinatorRequest
 
 _FIRST_BATCHED_VERSION: Final = 4
-_KINDS: Final = {0: "group", 1: "transaction", 2: "share"}
+_FIRST_VERSION_OF_SHARES: Final = 6
+_GROUP: Final = 0
+_KINDS: Final = {_GROUP: "group", 1: "transaction", 2: "share"}
 
 
-def handle(broker: BrokerServices, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+async def handle(
+    broker: BrokerServices, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
     """One answer for each key."""
-    kind = _KINDS.get(request.key_type)
-    if kind is None:
-        code, text = ErrorCode.INVALID_REQUEST, f"key type {request.key_type} is not one of 0, 1, 2"
-    else:
-        code, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker has no {kind} coordinator"
     if context.version >= _FIRST_BATCHED_VERSION:
-        return FindCoordinatorResponse(
-            coordinators=[
-                Coordinator(key=key, node_id=NO_BROKER, host="", port=-1, error_code=code, error_message=text)
-                for key in request.coordinator_keys
-            ]
-        )
-    return FindCoordinatorResponse(error_code=code, error_message=text, node_id=NO_BROKER, host="", port=-1)
+        keys = dict.fromkeys(request.coordinator_keys)
+        found = [await _find(broker, request.key_type, key, context) async for key in in_turns(keys)]
+        return FindCoordinatorResponse(coordinators=found)
+    one = await _find(broker, request.key_type, request.key, context)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+async def _find(broker: BrokerServices, key_type: int, key: str, context: RequestContext) -> Coordinator:
+    try:
+        _check_kind(key_type, context.version)
+        node_id = await broker.groups.coordinator_of(key)
+        if node_id == broker.broker_id:
+            address = broker.address_for(context.link)
+        else:
+            record = broker.image.broker(node_id)
+            if record is None or not record.endpoints:
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"broker {node_id} is not known")
+            address = Address(record.endpoints[0].host, record.endpoints[0].port)
+    except ApiError as error:
+        return _refused(key, error)
+    return Coordinator(key=key, node_id=node_id, host=address.host, port=address.port, error_message="")
+
+
+def _check_kind(key_type: int, version: int) -> None:
+    kind = _KINDS.get(key_type)
+    if kind is None or (kind == "share" and version < _FIRST_VERSION_OF_SHARES):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type} cannot be asked for with version {version}")
+    if key_type != _GROUP:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker has no {kind} coordinator")
+
+
+def _refused(key: str, error: ApiError) -> Coordinator:
+    return Coordinator(key=key, node_id=NO_BROKER, host="", port=-1, error_code=error.code, error_message=error.detail)

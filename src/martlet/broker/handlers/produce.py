@@ -215,8 +215,12 @@ class WaitingProduce:
 
 def _partition(broker: BrokerServices, topic: ProduceTopic, index: int) -> Partition:
     if topic.name is not None:
-        return broker.partitions.get(topic.name, index)
-    return broker.partitions.get_by_id(topic.topic_id or b"", index)
+        partition = broker.partitions.get(topic.name, index)
+    else:
+        partition = broker.partitions.get_by_id(topic.topic_id or b"", index)
+    if partition.internal:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is written by the broker only")
+    return partition
 
 
 def _refusal_of_all(request: ProduceRequest) -> ApiError | None:

@@ -1,0 +1,48 @@
+"""ConsumerGroupDescribe 0–1: members, epochs and assignments of KIP-848 groups.
+
+Each group has an answer of its own, GROUP_ID_NOT_FOUND for one that does not exist or is of the other kind; a group
+named several times is described once. Deviation: authorized operations are never told, there is no authorization yet.
+"""
+
+from typing import Final
+
+from martlet.base.errors import ApiError
+from martlet.broker.group_requests import caller_of, expect
+from martlet.broker.request import RequestContext
+from martlet.broker.services import BrokerServices
+from martlet.broker.turns import in_turns
+from martlet.groups.caller import Caller
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+
+KEY: Final = ApiKey.CONSUMER_GROUP_DESCRIBE
+VERSIONS: Final = (0, 1)
+REQUEST: Final = ConsumerGroupDescribeRequest
+
+
+async def handle(
+    broker: BrokerServices, request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> ConsumerGroupDescribeResponse:
+    """Describe every group asked for."""
+    caller = caller_of(context)
+    group_ids = dict.fromkeys(request.group_ids)
+    groups = [await _describe(broker, group_id, caller) async for group_id in in_turns(group_ids)]
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+async def _describe(broker: BrokerServices, group_id: str, caller: Caller) -> DescribedGroup:
+    try:
+        described = await broker.groups.call(
+            group_id, lambda machine, now_ms: machine.describe_consumer_group(group_id, caller, now_ms)
+        )
+    except ApiError as error:
+        return _refused(group_id, error)
+    return expect(DescribedGroup, described)
+
+
+def _refused(group_id: str, error: ApiError) -> DescribedGroup:
+    return DescribedGroup(error_code=error.code, error_message=error.detail, group_id=group_id)

@@ -1,0 +1,44 @@
+"""DescribeGroups 0–6: state, protocol and members of classic groups.
+
+Each group has an answer of its own; one that does not exist is "Dead", from v6 on GROUP_ID_NOT_FOUND. A group named
+several times is described once. Deviation: authorized operations are never told, there is no authorization yet.
+"""
+
+from typing import Final
+
+from martlet.base.errors import ApiError
+from martlet.broker.group_requests import caller_of, expect
+from martlet.broker.request import RequestContext
+from martlet.broker.services import BrokerServices
+from martlet.broker.turns import in_turns
+from martlet.groups.caller import Caller
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
+KEY: Final = ApiKey.DESCRIBE_GROUPS
+VERSIONS: Final = (0, 6)
+REQUEST: Final = DescribeGroupsRequest
+
+
+async def handle(
+    broker: BrokerServices, request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse:
+    """Describe every group asked for."""
+    caller = caller_of(context)
+    group_ids = dict.fromkeys(request.groups)
+    groups = [await _describe(broker, group_id, caller) async for group_id in in_turns(group_ids)]
+    return DescribeGroupsResponse(groups=groups)
+
+
+async def _describe(broker: BrokerServices, group_id: str, caller: Caller) -> DescribedGroup:
+    try:
+        described = await broker.groups.call(
+            group_id, lambda machine, now_ms: machine.describe_group(group_id, caller, now_ms)
+        )
+    except ApiError as error:
+        return _refused(group_id, error)
+    return expect(DescribedGroup, described)
+
+
+def _refused(group_id: str, error: ApiError) -> DescribedGroup:
+    return DescribedGroup(error_code=error.code, error_message=error.detail, group_id=group_id)

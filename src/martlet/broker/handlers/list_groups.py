@@ -1,0 +1,37 @@
+"""ListGroups 0–5: the groups that this broker coordinates, and no others, or tools would see them several times.
+
+v4 filters by state, v5 by type; neither cares about case, and a word nobody knows lets nothing pass. While a part of
+the groups is being loaded the answer is COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from typing import Final
+
+from martlet.base.errors import ApiError
+from martlet.broker.request import RequestContext
+from martlet.broker.services import BrokerServices
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+KEY: Final = ApiKey.LIST_GROUPS
+VERSIONS: Final = (0, 5)
+REQUEST: Final = ListGroupsRequest
+
+
+async def handle(broker: BrokerServices, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    """Gather the groups of all shards."""
+    states, types = frozenset(request.states_filter), frozenset(request.types_filter)
+    try:
+        lists = await broker.groups.call_all(lambda machine, now_ms: machine.list_groups(states, types, now_ms))
+    except ApiError as error:
+        return _refused(error)
+    groups = [group for found in lists if isinstance(found, list) for group in found]
+    groups.sort(key=_name_of)
+    return ListGroupsResponse(groups=groups)
+
+
+def _name_of(group: ListedGroup) -> str:
+    return group.group_id
+
+
+def _refused(error: ApiError) -> ListGroupsResponse:
+    return ListGroupsResponse(error_code=error.code)

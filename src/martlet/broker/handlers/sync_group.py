@@ -1,0 +1,29 @@
+"""SyncGroup 0–5: the leader of a classic group hands in the assignments, every member waits for its own."""
+
+from typing import Final
+
+from martlet.base.errors import ApiError
+from martlet.broker.group_requests import caller_of
+from martlet.broker.request import RequestContext
+from martlet.broker.services import BrokerServices
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+KEY: Final = ApiKey.SYNC_GROUP
+VERSIONS: Final = (0, 5)
+REQUEST: Final = SyncGroupRequest
+
+
+async def handle(broker: BrokerServices, request: SyncGroupRequest, context: RequestContext) -> object:
+    """Give the member its assignment."""
+    caller = caller_of(context)
+    try:
+        return await broker.groups.call(
+            request.group_id, lambda machine, now_ms: machine.sync_group(request, caller, now_ms)
+        )
+    except ApiError as error:
+        return _refused(error)
+
+
+def _refused(error: ApiError) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=error.code)

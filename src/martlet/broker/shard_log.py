@@ -1,0 +1,50 @@
+"""A partition of an internal topic as the log under a shard, opened with the first record that is written.
+
+So a coordinator with fifty shards and one group has one log on disk. A partition that has a log when the broker starts
+is open already.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.invariant import invariant
+from martlet.broker.partition import Partition
+from martlet.broker.partition_table import PartitionTable
+from martlet.coordinator.ports import LogEntry
+from martlet.wire.batch import build_batch, read_batch_header
+
+_NO_HEADERS: Final = ()
+
+
+class PartitionShardLog:
+    """Implements `coordinator.ports.ShardLog` on the partition table."""
+
+    def __init__(self, table: PartitionTable, topic: str, index: int, *, batch_bytes_max: int) -> None:
+        self._table = table
+        self._topic = topic
+        self._index = index
+        self._batch_bytes_max = batch_bytes_max
+        self.name = f"{topic}-{index}"
+        self.partition: Partition | None = table.opened(topic, index)
+        """None until something is written."""
+
+    @property
+    def closed(self) -> bool:
+        return self.partition is not None and self.partition.offline
+
+    def append(self, entries: Sequence[LogEntry], now_ms: int) -> int:
+        self._table.check_writable()
+        batch = bytearray(build_batch([(now_ms, key, value, _NO_HEADERS) for key, value in entries]))
+        if len(batch) > self._batch_bytes_max:
+            raise ApiError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"{len(batch)} bytes of records; {self._batch_bytes_max} are allowed"
+            )
+        if self.partition is None:
+            self.partition = self._table.get(self._topic, self._index)
+        view = memoryview(batch)
+        return self.partition.append(view, read_batch_header(view), now_ms=now_ms).last_offset + 1
+
+    def when_committed(self, next_offset: int, callback: Callable[[], None]) -> bool:
+        invariant(self.partition is not None, "what was appended has a log")
+        return self.partition is not None and self.partition.when_committed(next_offset, callback)

@@ -1,0 +1,43 @@
+"""What a shard needs from outside: a log to append to and somebody who wakes it; the time comes from a `Clock`.
+
+Only the ports live here. The broker's adapters are `broker/shard_log.py` and `broker/group_coordinator.py`; tests bring
+a log that commits when told.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+LogEntry = tuple[bytes, bytes | None]
+"""Key and value of one record in the log; without a value it is a tombstone."""
+
+
+class ShardLog(Protocol):
+    """The internal partition under a shard, as its leader sees it."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it can never be used again: its storage failed, its topic was deleted, another broker leads."""
+        ...
+
+    def append(self, entries: Sequence[LogEntry], now_ms: int) -> int:
+        """Append all of them as one batch and return the offset after it; raises ApiError and writes nothing."""
+        ...
+
+    def when_committed(self, next_offset: int, callback: Callable[[], None]) -> bool:
+        """Call back once everything before `next_offset` is committed, or the log is closed; False when it already is.
+
+        Offsets are given in rising order.
+        """
+        ...
+
+
+class ShardHost(Protocol):
+    """The shell around a shard."""
+
+    def wake_at(self, at_ms: int) -> None:
+        """Have `fire_due` called at this instant of the monotonic clock, or sooner; asked for at every change."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """Something that must always be true is not: the process has to end."""
+        ...

@@ -1,0 +1,309 @@
+"""One machine over one internal partition: runs its handlers, stores what they decide, answers once that is safe.
+
+Rules: a handler's result is carried out whole or not at all. Its durable records are appended as one batch; only then
+are its records replayed, its timers set and its answers lined up. So a failed append needs no undoing.
+
+How it works: every answer, refusals too, stands in one line together with the end of the log at the time it was given,
+and leaves when the log is committed up to there: nobody learns of a state that a crash could take back. A request
+that is `Parked` waits in a table until an `Answer` of a later result takes it out and into the line. A machine's bug
+costs its caller an error and one log line; this is one of the named supervisors that may catch everything.
+
+Invariants:
+S1 every caller is answered exactly once, and never before what it is told is committed;
+S2 the machine's durable state is that of its log, replayed, at any time outside of `_carry_out`;
+S3 after `close` nobody waits, nothing is appended and no timer fires.
+
+Proved by: tests/unit/coordinator/test_shard.py, tests/properties/test_coordinator_runtime.py
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from martlet.base.clock import Clock
+from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
+from martlet.base.invariant import invariant
+from martlet.coordinator.ports import LogEntry, ShardHost, ShardLog
+from martlet.coordinator.result import Machine, Parked, RecordCodec, Result, TimerKey, WaitKey
+from martlet.coordinator.timers import TimerQueue
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+Done: TypeAlias = Callable[[object], None]
+"""Takes the response, or the ApiError, of one request."""
+
+RETRY_MS: Final = 1_000
+"""A timer whose records could not be stored fires again after this time."""
+
+_RETRY_AFTER_BUG_MS: Final = 60_000
+_ON_LOADED: Final[TimerKey] = ("shard", "loaded")
+"""Stands in for a timer of the machine's when what `on_loaded` returned could not be stored."""
+
+_TOO_LARGE: Final = frozenset(
+    {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE}
+)
+
+
+class ShardState(Enum):
+    """Where a shard is in its life."""
+
+    LOADING = auto()
+    ACTIVE = auto()
+    CLOSED = auto()
+
+
+class Shard(Generic[R]):
+    """Owned by the broker's coordinator; lives on one event loop, and is not to be called from a record's replay."""
+
+    def __init__(
+        self,
+        name: str,
+        machine: Machine[R],
+        codec: RecordCodec[R],
+        log: ShardLog,
+        clock: Clock,
+        host: ShardHost,
+    ) -> None:
+        self.name = name
+        self.state = ShardState.LOADING
+        self._machine = machine
+        self._codec = codec
+        self._log = log
+        self._clock = clock
+        self._host = host
+        self._timers = TimerQueue()
+        self._waiting: dict[WaitKey, Done] = {}
+        self._line: deque[tuple[int, Done, object]] = deque()
+        self._end_offset = 0
+        self._committed_offset = 0
+        self._busy = False
+        self._no_parking: ApiError | None = None
+        self._closed_with: ApiError | None = None
+
+    @property
+    def waiting_count(self) -> int:
+        """Parked requests."""
+        return len(self._waiting)
+
+    # --- loading
+
+    def replay_loaded(self, records: Iterable[R]) -> None:
+        """Replay some records of the log, in its order, while nobody is served."""
+        invariant(self.state is ShardState.LOADING, "a log is replayed before its shard serves")
+        for record in records:
+            if not self._replay(record):
+                return
+
+    def activate(self) -> None:
+        """The whole log has been replayed: serve."""
+        invariant(self.state is ShardState.LOADING, "a shard is activated once")
+        self.state = ShardState.ACTIVE
+        self._fire(_ON_LOADED)
+        self._settle()
+
+    # --- serving
+
+    def submit(self, operation: Callable[[int], Result[R]], done: Done) -> None:
+        """Run one handler; `done` is called once, at once or later, with the response or an ApiError."""
+        if self.state is ShardState.ACTIVE and self._log.closed:
+            self.close()
+        if self.state is not ShardState.ACTIVE:
+            done(self._refusal())
+            return
+        try:
+            self._carry_out(operation(self._clock.now_ms()), done)
+        except ApiError as error:
+            self._tell(done, error)
+        except InvariantViolation as error:
+            self._host.failed(error)
+            self._tell(done, _internal_error(self.name))
+        except Exception:
+            logger.exception("a request to %s failed", self.name)
+            self._tell(done, _internal_error(self.name))
+        self._settle()
+
+    def next_timer_at_ms(self) -> int | None:
+        """When `fire_due` has something to do, on the monotonic clock."""
+        return self._timers.next_at_ms()
+
+    def fire_due(self, limit: int) -> bool:
+        """Fire up to `limit` timers that have run out; whether more of them wait."""
+        now_ms = self._clock.monotonic_ms()
+        for _ in range(limit):
+            if self.state is not ShardState.ACTIVE:
+                return False
+            key = self._timers.pop_due(now_ms)
+            if key is None:
+                self._settle()
+                return False
+            self._fire(key)
+        self._settle()
+        return True
+
+    # --- ending
+
+    def stop_parking(self, reason: ApiError) -> None:
+        """Answer everybody parked, and whoever would be, with `reason`: the broker wants to stop soon."""
+        self._no_parking = reason
+        waiting, self._waiting = self._waiting, {}
+        for done in waiting.values():
+            done(reason)
+
+    def close(self, reason: ApiError | None = None) -> None:
+        """Serve nobody any more; whoever waits or asks is told, by default that this is not the coordinator."""
+        if self.state is ShardState.CLOSED:
+            return
+        self.state = ShardState.CLOSED
+        self._closed_with = reason
+        reason = self._refusal()
+        line, self._line = self._line, deque()
+        waiting, self._waiting = self._waiting, {}
+        self._timers = TimerQueue()
+        for _, done, _ in line:
+            done(reason)
+        for done in waiting.values():
+            done(reason)
+
+    # --- carrying out
+
+    def _fire(self, key: TimerKey) -> None:
+        """One timer; what cannot be done now is tried again."""
+        if self._log.closed:
+            self.close()
+            return
+        retry_ms = RETRY_MS
+        try:
+            now_ms = self._clock.now_ms()
+            is_loaded = key == _ON_LOADED
+            result = self._machine.on_loaded(now_ms) if is_loaded else self._machine.on_timer(key, now_ms)
+            self._carry_out(result, None)
+            return
+        except ApiError as error:
+            logger.warning("a timer of %s will be tried again: %s", self.name, error)
+        except InvariantViolation as error:
+            self._host.failed(error)
+        except Exception:
+            logger.exception("a timer of %s failed", self.name)
+            retry_ms = _RETRY_AFTER_BUG_MS
+        if self.state is ShardState.ACTIVE:
+            self._timers.set(key, self._clock.monotonic_ms() + retry_ms)
+
+    def _carry_out(self, result: Result[R], done: Done | None) -> None:
+        """Append, replay, set timers, line up the answers; ApiError when nothing of it was done."""
+        encoded = [self._codec.encode(record) for record in result.records]
+        entries = [entry for entry in encoded if entry is not None]
+        self._busy = True
+        try:
+            if entries:
+                self._append(entries)
+            for record in result.records:
+                if not self._replay(record):
+                    break
+        finally:
+            self._busy = False
+        if self.state is not ShardState.ACTIVE:
+            if done is not None:
+                done(self._refusal())
+            return
+        self._timers.apply(result.timers, self._clock.monotonic_ms())
+        if isinstance(result.response, Parked):
+            self._park(result.response, done)
+        elif done is not None:
+            self._tell(done, result.response)
+        for answer in result.answers:
+            parked = self._waiting.pop(answer.key, None)
+            if parked is not None:
+                self._tell(parked, answer.response)
+
+    def _append(self, entries: list[LogEntry]) -> None:
+        try:
+            next_offset = self._log.append(entries, self._clock.now_ms())
+        except ApiError as error:
+            if self._log.closed:
+                self.close()
+                raise self._refusal() from error
+            raise append_refusal(error) from error
+        self._end_offset = next_offset
+        if not self._log.when_committed(next_offset, lambda: self._committed(next_offset)):
+            self._committed_offset = next_offset
+
+    def _replay(self, record: R) -> bool:
+        """Whether the machine took it."""
+        try:
+            self._machine.replay(record)
+            return True
+        except Exception as error:
+            # The log says one thing and the machine another: no answer of this shard can be trusted any more.
+            logger.exception("%s cannot replay %s", self.name, type(record).__name__)
+            self._host.failed(InvariantViolation(f"{self.name} cannot replay a {type(record).__name__}: {error!r}"))
+            self.close()
+            return False
+
+    def _park(self, parked: Parked, done: Done | None) -> None:
+        invariant(done is not None, "only a request can be parked")
+        if done is None:
+            return
+        replaced = self._waiting.pop(parked.key, None)
+        if replaced is not None:
+            self._tell(replaced, parked.if_replaced)
+        if self._no_parking is not None:
+            self._tell(done, self._no_parking)
+        else:
+            self._waiting[parked.key] = done
+
+    # --- answering
+
+    def _committed(self, offset: int) -> None:
+        """The log is committed up to `offset`, or closed."""
+        if self.state is not ShardState.ACTIVE:
+            return
+        if self._log.closed:
+            self.close()
+            return
+        self._committed_offset = max(self._committed_offset, offset)
+        if not self._busy:
+            self._deliver()
+
+    def _tell(self, done: Done, response: object) -> None:
+        if self.state is not ShardState.ACTIVE:
+            done(self._refusal())
+        elif self._line or self._end_offset > self._committed_offset:
+            self._line.append((self._end_offset, done, response))
+        else:
+            done(response)
+
+    def _deliver(self) -> None:
+        while self._line and self._line[0][0] <= self._committed_offset:
+            _, done, response = self._line.popleft()
+            done(response)
+
+    def _refusal(self) -> ApiError:
+        if self.state is ShardState.LOADING:
+            return ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.name} is being loaded")
+        return self._closed_with or ApiError(
+            ErrorCode.NOT_COORDINATOR, f"{self.name} is not coordinated by this broker"
+        )
+
+    def _settle(self) -> None:
+        """After every change: answer those whose turn has come, and have the next timer fire."""
+        self._deliver()
+        at_ms = self._timers.next_at_ms()
+        if at_ms is not None:
+            self._host.wake_at(at_ms)
+
+
+def append_refusal(error: ApiError) -> ApiError:
+    """What a coordinator's client is told when its records could not be stored."""
+    if error.code in _TOO_LARGE:
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the change is too large to be stored: {error.detail}")
+    if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return ApiError(ErrorCode.NOT_COORDINATOR, error.detail)
+    return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the change cannot be stored now: {error.detail}")
+
+
+def _internal_error(name: str) -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the request failed inside {name}")

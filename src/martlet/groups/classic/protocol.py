@@ -1,0 +1,189 @@
+"""The classic protocol's part of the groups machine: its groups, its requests, its timers.
+
+Requests are checked and routed here and decided in `join.py`, `sync.py` and `leave.py`. Nothing but `replay` changes
+`groups`: handlers work on drafts and return what shall be replayed.
+
+Deliberate deviations from Kafka, all of them milder: a static member takes over its own place in a full group; a
+removed member's parked Sync is answered; ids given to clients that never come back are limited in number; a static
+member that restarts with another subscription causes a rebalance; leaving before having joined does not; the last one
+to come to a group that is too large does not hold up the others.
+
+Proved by: tests/scenarios/classic, tests/unit/groups/classic, tests/properties/test_classic_group.py
+"""
+
+from collections.abc import Mapping
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.randomness import IdSource
+from martlet.coordinator.result import Answer, CancelTimer, Result, SetTimer, TimerKey
+from martlet.groups.caller import Caller
+from martlet.groups.classic import answers, handover
+from martlet.groups.classic import join as joining
+from martlet.groups.classic import leave as leaving
+from martlet.groups.classic import sync as syncing
+from martlet.groups.classic.checks import (
+    check_generation,
+    check_group_id,
+    check_member,
+    check_metadata,
+    check_protocol_named,
+    check_session_timeout,
+)
+from martlet.groups.classic.events import ClassicEvent, MemberIdGiven, MemberJoined
+from martlet.groups.classic.group import ClassicGroup
+from martlet.groups.classic.member import Protocols, protocols_of
+from martlet.groups.classic.plan import Plan, session_key
+from martlet.groups.classic.rebalance import (
+    end_wait,
+    expire_member,
+    expire_pending_member,
+    expire_sync_phase,
+    is_excused,
+    watch_loaded_members,
+)
+from martlet.groups.classic.state import ClassicState
+from martlet.groups.options import GroupsOptions
+from martlet.groups.records import ClassicGroupRemoved, ClassicGroupStored
+from martlet.wire.messages.describe_groups import DescribedGroup
+from martlet.wire.messages.heartbeat import HeartbeatRequest
+from martlet.wire.messages.join_group import JoinGroupRequest
+from martlet.wire.messages.leave_group import LeaveGroupRequest
+from martlet.wire.messages.sync_group import SyncGroupRequest
+
+
+class ClassicProtocol:
+    """All classic groups of one shard."""
+
+    def __init__(self, options: GroupsOptions, ids: IdSource) -> None:
+        self.groups: dict[str, ClassicGroup] = {}
+        self._options = options
+        self._ids = ids
+
+    def join_group(self, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Result[object]:
+        check_group_id(request.group_id, self._options)
+        check_session_timeout(request.session_timeout_ms, self._options)
+        protocols = protocols_of(request.protocols)
+        check_metadata(request, protocols, self._options)
+        group = self.groups.get(request.group_id)
+        if group is None:
+            if request.member_id:
+                raise _no_such_group(request.group_id)
+            group = ClassicGroup(request.group_id, now_ms)
+        return joining.join_group(self._plan(group, now_ms), joining.Join(request, caller, protocols))
+
+    def sync_group(self, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Result[object]:
+        check_protocol_named(request, caller.version)
+        group = self._group(request.group_id)
+        return syncing.sync_group(self._plan(group, now_ms), request)
+
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller, now_ms: int) -> Result[object]:
+        return syncing.heartbeat(self._group(request.group_id), request)
+
+    def leave_group(self, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Result[object]:
+        check_group_id(request.group_id, self._options)
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return Result(leaving.refuse_all(request, caller.version))
+        return leaving.leave_group(self._plan(group, now_ms), request, caller.version)
+
+    def check_commit(self, group: ClassicGroup, *, member_id: str, generation: int, instance_id: str | None) -> None:
+        """Whether this member may commit offsets now; without a generation only while nobody is in."""
+        if generation < 0 and group.is_empty:
+            return
+        if generation >= 0 or member_id or instance_id is not None:
+            check_member(group, member_id, instance_id)
+            check_generation(group, generation)
+        else:
+            detail = f"group {group.group_id!r} has members, and the commit names none of them"
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, detail)
+        if group.state is ClassicState.COMPLETING_REBALANCE:
+            raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id!r} is rebalancing; sync first")
+
+    def commit_timers(self, group: ClassicGroup, member_id: str) -> list[SetTimer]:
+        """A valid commit shows that the member is alive."""
+        member = group.members.get(member_id)
+        if member is None or member_id in group.fresh:
+            return []
+        return [SetTimer(session_key(group.group_id, member_id), member.session_timeout_ms)]
+
+    def describe(self, group: ClassicGroup) -> DescribedGroup:
+        return answers.described(group)
+
+    @staticmethod
+    def state_name(group: ClassicGroup) -> str:
+        return group.state.value
+
+    def removal(self, group: ClassicGroup) -> list[object]:
+        """What forgets the group."""
+        return [ClassicGroupRemoved(group.group_id)]
+
+    def dismissal(self, group: ClassicGroup, code: ErrorCode) -> tuple[list[Answer], list[CancelTimer]]:
+        """What a group with members needs, beside its removal, when it becomes a consumer group."""
+        return handover.dismissal(group, code)
+
+    def adoption(
+        self, record: ClassicGroupStored, protocols: Mapping[str, Protocols], now_ms: int, *, rebalance: bool
+    ) -> Result[object]:
+        """A consumer group goes on as this classic one; `protocols`: all those of members, by their ids."""
+        plan = self._plan(ClassicGroup(record.group_id, now_ms), now_ms)
+        return handover.adoption(plan, record, protocols, rebalance=rebalance)
+
+    def on_loaded(self, now_ms: int) -> Result[object]:
+        records: list[object] = []
+        timers: list[SetTimer | CancelTimer] = []
+        for group in self.groups.values():
+            plan = self._plan(group, now_ms)
+            watch_loaded_members(plan)
+            records += plan.records
+            timers += plan.timers
+        return Result(None, records, timers)
+
+    def on_timer(self, key: TimerKey, now_ms: int) -> Result[object]:
+        """Timers may come late: whether there is still something to do is looked up first."""
+        kind, group_id, *rest = key
+        group = self.groups.get(group_id)
+        if group is None:
+            return Result()
+        plan = self._plan(group, now_ms)
+        if kind == "session" and rest[0] in group.members and not is_excused(plan, rest[0]):
+            expire_member(plan, rest[0])
+        elif kind == "pending" and rest[0] in group.pending:
+            expire_pending_member(plan, rest[0])
+        elif kind == "rebalance" and group.state is ClassicState.PREPARING_REBALANCE:
+            end_wait(plan)
+        elif kind == "sync" and group.unsynced:
+            expire_sync_phase(plan)
+        return plan.result()
+
+    def replay(self, record: ClassicEvent | ClassicGroupStored | ClassicGroupRemoved) -> None:
+        if isinstance(record, ClassicGroupRemoved):
+            self.groups.pop(record.group_id, None)
+            return
+        group = self.groups.get(record.group_id)
+        if isinstance(record, ClassicGroupStored):
+            group = group or ClassicGroup(record.group_id, record.changed_at_ms)
+            group.restore(record)
+        else:
+            if isinstance(record, MemberIdGiven | MemberJoined):
+                group = group or ClassicGroup(record.group_id, record.at_ms)
+            if group is None:
+                return
+            group.apply(record)
+        if group.is_needless:
+            self.groups.pop(record.group_id, None)
+        else:
+            self.groups[record.group_id] = group
+
+    def _group(self, group_id: str) -> ClassicGroup:
+        check_group_id(group_id, self._options)
+        group = self.groups.get(group_id)
+        if group is None:
+            raise _no_such_group(group_id)
+        return group
+
+    def _plan(self, group: ClassicGroup, now_ms: int) -> Plan:
+        return Plan(group.draft(), self._options, self._ids, now_ms)
+
+
+def _no_such_group(group_id: str) -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}, so nobody is a member of it")

@@ -1,0 +1,84 @@
+"""SyncGroup and Heartbeat: what the members of a generation send until the next rebalance.
+
+The leader's Sync carries the assignments and makes the group Stable and durable; the others wait for it. A heartbeat
+looks up one member and sets one timer, however large the group is.
+"""
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.coordinator.result import Answer, Parked, Result, SetTimer
+from martlet.groups.classic import answers
+from martlet.groups.classic.checks import (
+    check_assignments,
+    check_generation,
+    check_member,
+    check_protocol_agrees,
+)
+from martlet.groups.classic.events import MemberSynced
+from martlet.groups.classic.group import ClassicGroup
+from martlet.groups.classic.plan import Plan, session_key, sync_key, sync_phase_key
+from martlet.groups.classic.state import ClassicState
+from martlet.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from martlet.wire.messages.sync_group import SyncGroupRequest
+
+
+def sync_group(plan: Plan, request: SyncGroupRequest) -> Result[object]:
+    group = plan.group
+    check_member(group, request.member_id, request.group_instance_id)
+    check_generation(group, request.generation_id)
+    check_protocol_agrees(group, request)
+    if group.state is ClassicState.PREPARING_REBALANCE:
+        raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id!r} is rebalancing; join again")
+    if group.state is ClassicState.STABLE:
+        return _answer_from_stable(plan, request.member_id)
+    if group.leader == request.member_id:
+        return _take_assignments(plan, request)
+    return _wait_for_leader(plan, request.member_id)
+
+
+def _answer_from_stable(plan: Plan, member_id: str) -> Result[object]:
+    _note_synced(plan, member_id, waits=False)
+    plan.watch(plan.group.members[member_id])
+    return plan.result(answers.synced(plan.group, plan.group.assignments.get(member_id, b"")))
+
+
+def _wait_for_leader(plan: Plan, member_id: str) -> Result[object]:
+    _note_synced(plan, member_id, waits=True)
+    replaced = answers.sync_refused(ErrorCode.REBALANCE_IN_PROGRESS)
+    return plan.result(Parked(sync_key(plan.group.group_id, member_id), replaced))
+
+
+def _note_synced(plan: Plan, member_id: str, *, waits: bool) -> None:
+    group = plan.group
+    if member_id not in group.unsynced:
+        return
+    plan.record(MemberSynced(group.group_id, member_id, waits))
+    if not group.unsynced:
+        plan.cancel_timer(sync_phase_key(group.group_id))
+
+
+def _take_assignments(plan: Plan, request: SyncGroupRequest) -> Result[object]:
+    """The leader has spoken: store the generation, then tell everybody who waits."""
+    group = plan.group
+    assignments = {entry.member_id: bytes(entry.assignment) for entry in request.assignments}
+    check_assignments(group, assignments, plan.options)
+    waiting = list(group.syncing)
+    _note_synced(plan, request.member_id, waits=False)
+    plan.store(group.stored(plan.now_ms, assignments))
+    for member_id in waiting:
+        answer = answers.synced(group, assignments.get(member_id, b""))
+        plan.answers.append(Answer(sync_key(group.group_id, member_id), answer))
+    # A session that ran out while its member waited was let pass, so it is timed anew from here.
+    for member_id in (request.member_id, *waiting):
+        plan.watch(group.members[member_id])
+    return plan.result(answers.synced(group, assignments.get(request.member_id, b"")))
+
+
+def heartbeat(group: ClassicGroup, request: HeartbeatRequest) -> Result[object]:
+    """Changes no state and so needs no draft."""
+    check_member(group, request.member_id, request.group_instance_id)
+    check_generation(group, request.generation_id)
+    is_rebalancing = group.state is ClassicState.PREPARING_REBALANCE
+    code = ErrorCode.REBALANCE_IN_PROGRESS if is_rebalancing else ErrorCode.NONE
+    timeout_ms = group.members[request.member_id].session_timeout_ms
+    timer = SetTimer(session_key(group.group_id, request.member_id), timeout_ms)
+    return Result(HeartbeatResponse(error_code=code), timers=(timer,))

@@ -1,0 +1,97 @@
+"""How members leave a consumer group: by their own wish, for a while, or because their time has run out.
+
+Rules: every way out ends in `remove_members`, which bumps the group epoch; the new target is made by the next heartbeat
+of those who stay. A static member that leaves for a while keeps its partitions until its session runs out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.coordinator.result import CancelTimer, Result
+from martlet.groups.consumer.group import AWAY_EPOCH, ConsumerGroup, GroupRecord, Member
+from martlet.groups.consumer.subscriptions import SubscriptionChange
+from martlet.groups.records import (
+    NO_PARTITIONS,
+    ConsumerGroupStored,
+    ConsumerMemberRemoved,
+    CurrentRemoved,
+    TargetRemoved,
+)
+from martlet.groups.topics import TopicsView
+from martlet.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+
+def leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Member:
+    """The member that a heartbeat with epoch -1 or -2 speaks for."""
+    if request.instance_id is None:
+        member = group.members.get(request.member_id)
+        if member is None:
+            raise unknown_member(group, request.member_id)
+        return member
+    return static_member(group, request.instance_id, request.member_id)
+
+
+def static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> Member:
+    """The static member of this instance id, if it is the one that asks."""
+    member = group.static_member(instance_id)
+    if member is None:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id!r} is unknown.")
+    if member.member_id != member_id:
+        raise ApiError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id!r} was fenced by member {member.member_id}.",
+        )
+    return member
+
+
+def unknown_member(group: ConsumerGroup, member_id: str) -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id!r} is not a member of group {group.group_id}.")
+
+
+def leave_for_a_while(group: ConsumerGroup, member: Member) -> Result[object]:
+    """Epoch -2: the session goes on running, and what the member had still to give back is given back."""
+    away = replace(
+        member.current,
+        epoch=AWAY_EPOCH,
+        previous_epoch=member.current.epoch,
+        pending_revocation=NO_PARTITIONS,
+    )
+    return Result(
+        ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=AWAY_EPOCH),
+        [away],
+        [CancelTimer(("revoke", group.group_id, member.member_id))],
+    )
+
+
+def member_removal(group_id: str, member_id: str) -> list[GroupRecord]:
+    """The tombstones of one member."""
+    return [
+        CurrentRemoved(group_id, member_id),
+        TargetRemoved(group_id, member_id),
+        ConsumerMemberRemoved(group_id, member_id),
+    ]
+
+
+def member_timers(group_id: str, member_id: str) -> list[CancelTimer]:
+    """A member that is gone has no timers."""
+    return [CancelTimer(("session", group_id, member_id)), CancelTimer(("revoke", group_id, member_id))]
+
+
+def remove_members(
+    group: ConsumerGroup, members: Sequence[Member], topics: TopicsView, response: object, now_ms: int
+) -> Result[object]:
+    """Take these members out and bump the group epoch."""
+    records: list[GroupRecord] = []
+    timers: list[CancelTimer] = []
+    change = SubscriptionChange(group, topics)
+    for member in members:
+        records += member_removal(group.group_id, member.member_id)
+        timers += member_timers(group.group_id, member.member_id)
+        change.change(member.stored, None, now_ms)
+    records += change.records
+    records.append(ConsumerGroupStored(group.group_id, group.epoch + 1, change.metadata_hash()))
+    return Result(response, records, timers)

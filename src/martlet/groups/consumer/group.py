@@ -1,0 +1,317 @@
+"""The state of one consumer group, changed by replaying records and by nothing else.
+
+A member's state is its two records: `ConsumerMemberStored` (what it wants) and `CurrentAssigned` (what it owns). Beside
+them the group keeps indexes, so that no heartbeat has to look at every member: who owns which partition, how many
+sources (members naming it, expressions matching it) ask for each topic, how many members vote for each assignor.
+
+Records may come in any order that a compacted log can have them: whatever is missing is created empty.
+
+Invariants: (I15) a partition is owned by at most one member per epoch: `owners` names it for every partition that some
+member has been assigned or has not given back yet. (I16) `topic_sources` has exactly the topics that somebody asks for.
+
+Proved by: tests/unit/groups/consumer/test_group.py, tests/properties/test_consumer_group.py
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from martlet.base.ids import TopicId
+from martlet.groups.consumer.events import AssignmentDue, Awaited, ClassicMemberAwaited
+from martlet.groups.records import (
+    NO_PARTITIONS,
+    ConsumerGroupRemoved,
+    ConsumerGroupStored,
+    ConsumerMemberRemoved,
+    ConsumerMemberStored,
+    CurrentAssigned,
+    CurrentRemoved,
+    MemberState,
+    Partitions,
+    RegexRemoved,
+    RegexResolved,
+    TargetAssigned,
+    TargetEpochRemoved,
+    TargetEpochStored,
+    TargetRemoved,
+)
+
+JOINING_EPOCH: Final = 0
+LEAVING_EPOCH: Final = -1
+AWAY_EPOCH: Final = -2
+"""A static member that has left for a while; its partitions wait for it."""
+
+GroupRecord = (
+    ConsumerGroupStored
+    | ConsumerMemberStored
+    | ConsumerMemberRemoved
+    | TargetEpochStored
+    | TargetEpochRemoved
+    | TargetAssigned
+    | TargetRemoved
+    | CurrentAssigned
+    | CurrentRemoved
+    | RegexResolved
+    | RegexRemoved
+    | AssignmentDue
+    | ClassicMemberAwaited
+)
+"""What changes one group."""
+ConsumerRecord = GroupRecord | ConsumerGroupRemoved
+CONSUMER_RECORDS: Final = (
+    ConsumerGroupStored,
+    ConsumerGroupRemoved,
+    ConsumerMemberStored,
+    ConsumerMemberRemoved,
+    TargetEpochStored,
+    TargetEpochRemoved,
+    TargetAssigned,
+    TargetRemoved,
+    CurrentAssigned,
+    CurrentRemoved,
+    RegexResolved,
+    RegexRemoved,
+    AssignmentDue,
+    ClassicMemberAwaited,
+)
+"""Every record, durable or not, that the consumer protocol replays."""
+
+
+class Member:
+    """One member: what it wants and what it owns, as last written."""
+
+    __slots__ = ("awaited", "current", "stored")
+
+    def __init__(self, stored: ConsumerMemberStored, current: CurrentAssigned) -> None:
+        self.stored = stored
+        self.current = current
+        self.awaited = Awaited.NOTHING
+
+    @property
+    def member_id(self) -> str:
+        return self.stored.member_id
+
+    @property
+    def is_classic(self) -> bool:
+        return self.stored.classic is not None
+
+
+class TopicIndex:
+    """Which groups ask for a topic; kept by the groups themselves as their subscriptions change."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self) -> None:
+        self._groups: dict[str, set[str]] = {}
+
+    def groups_of(self, name: str) -> frozenset[str]:
+        return frozenset(self._groups.get(name, ()))
+
+    def add(self, name: str, group_id: str) -> None:
+        self._groups.setdefault(name, set()).add(group_id)
+
+    def remove(self, name: str, group_id: str) -> None:
+        groups = self._groups.get(name, set())
+        groups.discard(group_id)
+        if not groups:
+            self._groups.pop(name, None)
+
+
+class ConsumerGroup:
+    """One group with its members; the runtime's loop owns it."""
+
+    __slots__ = (
+        "_index",
+        "assignment_due",
+        "assignor_votes",
+        "classic_count",
+        "classic_protocols",
+        "epoch",
+        "group_id",
+        "instances",
+        "members",
+        "metadata_hash",
+        "owners",
+        "regex_users",
+        "regexes",
+        "target_epoch",
+        "targets",
+        "topic_sources",
+    )
+
+    def __init__(self, group_id: str, index: TopicIndex | None = None) -> None:
+        self.group_id = group_id
+        self._index = TopicIndex() if index is None else index
+        self.epoch = 0
+        self.metadata_hash = 0
+        self.target_epoch = 0
+        self.members: dict[str, Member] = {}
+        self.targets: dict[str, Partitions] = {}
+        self.instances: dict[str, str] = {}
+        """Static members: member id by instance id."""
+        self.owners: dict[tuple[TopicId, int], str] = {}
+        self.topic_sources: dict[str, int] = {}
+        self.regexes: dict[str, RegexResolved] = {}
+        self.regex_users: dict[str, int] = {}
+        self.assignor_votes: dict[str, int] = {}
+        self.classic_count = 0
+        self.classic_protocols: dict[str, int] = {}
+        """How many of the members that speak the classic protocol know each of its protocols."""
+        self.assignment_due = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def has_reconciled(self) -> bool:
+        """Whether every member has come to what the newest target gives it."""
+        return all(
+            member.current.state is MemberState.STABLE and member.current.epoch == self.target_epoch
+            for member in self.members.values()
+        )
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """All topics that some member asks for, by name or by expression."""
+        return frozenset(self.topic_sources)
+
+    def target_of(self, member_id: str) -> Partitions:
+        return self.targets.get(member_id, NO_PARTITIONS)
+
+    def static_member(self, instance_id: str) -> Member | None:
+        member_id = self.instances.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def leave_index(self) -> None:
+        """The group is gone: no change of a topic concerns it any more."""
+        for name in self.topic_sources:
+            self._index.remove(name, self.group_id)
+
+    def topics_of(self, stored: ConsumerMemberStored) -> frozenset[str]:
+        """What a member subscribes to, its expression resolved."""
+        if stored.topic_regex is None:
+            return frozenset(stored.topic_names)
+        resolved = self.regexes.get(stored.topic_regex)
+        return frozenset(stored.topic_names + (resolved.topics if resolved else ()))
+
+    def replay(self, record: GroupRecord) -> None:
+        """Change the state by one record."""
+        match record:
+            case CurrentAssigned():
+                self._assign(record)
+            case CurrentRemoved():
+                self._forget_assignment(record.member_id)
+            case ConsumerMemberStored():
+                self._store_member(record)
+            case ConsumerMemberRemoved():
+                self._remove_member(record.member_id)
+            case TargetAssigned():
+                self.targets[record.member_id] = record.partitions
+            case TargetRemoved():
+                self.targets.pop(record.member_id, None)
+            case TargetEpochStored():
+                self.target_epoch = record.epoch
+                self.assignment_due = False
+            case TargetEpochRemoved():
+                self.target_epoch = 0
+            case ConsumerGroupStored():
+                self.epoch = record.epoch
+                self.metadata_hash = record.metadata_hash
+            case RegexResolved():
+                self._resolve(record.regex, record)
+            case RegexRemoved():
+                self._resolve(record.regex, None)
+            case AssignmentDue():
+                self.assignment_due = True
+            case ClassicMemberAwaited():
+                if record.member_id in self.members:
+                    self.members[record.member_id].awaited = record.what
+
+    def _member(self, member_id: str) -> Member:
+        """The member, made up when its own record comes later than its assignment in the log."""
+        member = self.members.get(member_id)
+        if member is None:
+            stored = ConsumerMemberStored(self.group_id, member_id)
+            current = CurrentAssigned(self.group_id, member_id, 0, 0, MemberState.STABLE)
+            member = self.members[member_id] = Member(stored, current)
+        return member
+
+    def _store_member(self, stored: ConsumerMemberStored) -> None:
+        member = self._member(stored.member_id)
+        self._count(member.stored, -1)
+        member.stored = stored
+        self._count(stored, 1)
+        if stored.classic is None:
+            member.awaited = Awaited.NOTHING
+
+    def _remove_member(self, member_id: str) -> None:
+        member = self.members.get(member_id)
+        if member is not None:
+            self._count(member.stored, -1)
+            self._release(member.current)
+            del self.members[member_id]
+
+    def _count(self, stored: ConsumerMemberStored, step: int) -> None:
+        for name in stored.topic_names:
+            self._count_topic(name, step)
+        if stored.topic_regex is not None:
+            _add(self.regex_users, stored.topic_regex, step)
+        if stored.assignor is not None:
+            _add(self.assignor_votes, stored.assignor, step)
+        if stored.classic is not None:
+            self.classic_count += step
+            for name, _ in stored.classic.protocols:
+                _add(self.classic_protocols, name, step)
+        if stored.instance_id is not None:
+            if step > 0:
+                self.instances[stored.instance_id] = stored.member_id
+            elif self.instances.get(stored.instance_id) == stored.member_id:
+                del self.instances[stored.instance_id]
+
+    def _count_topic(self, name: str, step: int) -> None:
+        was_there = name in self.topic_sources
+        _add(self.topic_sources, name, step)
+        if was_there != (name in self.topic_sources):
+            if was_there:
+                self._index.remove(name, self.group_id)
+            else:
+                self._index.add(name, self.group_id)
+
+    def _resolve(self, regex: str, resolved: RegexResolved | None) -> None:
+        before = self.regexes.pop(regex, None)
+        for name in before.topics if before else ():
+            self._count_topic(name, -1)
+        if resolved is not None:
+            self.regexes[regex] = resolved
+            for name in resolved.topics:
+                self._count_topic(name, 1)
+
+    def _assign(self, current: CurrentAssigned) -> None:
+        member = self._member(current.member_id)
+        self._release(member.current)
+        member.current = current
+        for partition in _held(current):
+            self.owners[partition] = current.member_id
+
+    def _forget_assignment(self, member_id: str) -> None:
+        member = self.members.get(member_id)
+        if member is not None:
+            self._release(member.current)
+            member.current = CurrentAssigned(self.group_id, member_id, 0, 0, MemberState.STABLE)
+
+    def _release(self, current: CurrentAssigned) -> None:
+        for partition in _held(current):
+            if self.owners.get(partition) == current.member_id:
+                del self.owners[partition]
+
+
+def _held(current: CurrentAssigned) -> Iterable[tuple[TopicId, int]]:
+    """What nobody else may be given."""
+    return current.assigned | current.pending_revocation if current.pending_revocation else current.assigned
+
+
+def _add(counts: dict[str, int], name: str, step: int) -> None:
+    count = counts.get(name, 0) + step
+    if count:
+        counts[name] = count
+    else:
+        counts.pop(name, None)

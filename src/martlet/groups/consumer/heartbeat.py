@@ -1,0 +1,268 @@
+"""A heartbeat of a member that joins or stays: the one request by which KIP-848 works.
+
+The life of a heartbeat: find the member and compare its epoch; take over what it changed about itself; bump the group
+epoch when that matters to others; make a new target when the epoch is newer than the target (see `target.py` for when);
+lead the member one step towards its target; answer. A member to which nothing new happened causes no record, and costs
+no more than its request is long.
+
+Deliberate deviations from Kafka, all towards members that did nothing wrong: a known member that joins anew (epoch 0)
+is let in whatever its epoch was, since it says that it owns nothing; a member that lost an answer may still own what it
+is just asked to give back; a static member may replace itself in a full group.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.ids import TopicId
+from martlet.coordinator.result import CancelTimer, Result, SetTimer
+from martlet.groups.caller import Caller
+from martlet.groups.consumer.departure import member_removal, member_timers, static_member, unknown_member
+from martlet.groups.consumer.events import AssignmentDue
+from martlet.groups.consumer.group import AWAY_EPOCH, JOINING_EPOCH, ConsumerGroup, GroupRecord, Member
+from martlet.groups.consumer.reconciliation import reconcile
+from martlet.groups.consumer.subscriptions import SubscriptionChange
+from martlet.groups.consumer.target import (
+    ASSIGN_DELAY_MS,
+    AT_ONCE_MEMBERS_MAX,
+    GroupOutlook,
+    make_target,
+    outlook_of,
+)
+from martlet.groups.options import GroupsOptions
+from martlet.groups.records import (
+    ConsumerGroupStored,
+    ConsumerMemberStored,
+    CurrentAssigned,
+    MemberState,
+    Partitions,
+    TargetAssigned,
+)
+from martlet.groups.topics import TopicsView
+from martlet.wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+
+@dataclass(slots=True)
+class MemberUpdate:
+    """One member's step through the group: what it says now, and the records and timers that come of it.
+
+    Shared by heartbeats and by JoinGroup of members that speak the classic protocol (`groups/migration`).
+    """
+
+    group: ConsumerGroup
+    topics: TopicsView
+    options: GroupsOptions
+    known: Member | None
+    """The member as it was; None: it is new, or it takes a static member's place."""
+    replaced: Member | None
+    """The static member whose place it takes."""
+    records: list[GroupRecord] = field(default_factory=list)
+    timers: list[SetTimer | CancelTimer] = field(default_factory=list)
+
+    @property
+    def before(self) -> Member | None:
+        return self.known or self.replaced
+
+    def run(self, after: ConsumerMemberStored, owned: Partitions | None, now_ms: int) -> CurrentAssigned:
+        """Carry the member over to `after`; returns where it stands then."""
+        outlook = self._store(after, now_ms)
+        target_epoch, target = self._aim(after.member_id, outlook)
+        start = self._start(after.member_id)
+        current = reconcile(start, target=target, target_epoch=target_epoch, owned=owned, owners=self.group.owners)
+        if self.known is None or current is not self.known.current:
+            self.records.append(current)
+            self._watch_revocation(after, current)
+        return current
+
+    def _store(self, after: ConsumerMemberStored, now_ms: int) -> GroupOutlook | None:
+        """Write down what the member says; returns how the group looks then, None when it looks as before."""
+        group, before = self.group, self.before
+        # Without a fingerprint, as after a change of protocol, nobody has looked at the group's topics yet.
+        is_unseen = group.metadata_hash == 0
+        if before is not None and after is before.stored and not is_unseen:
+            return None
+        if self.replaced is not None:
+            self.records += member_removal(group.group_id, self.replaced.member_id)
+            self.timers += member_timers(group.group_id, self.replaced.member_id)
+        if before is None or after != before.stored:
+            self.records.append(after)
+        wish_changed = before is None or (after.topic_names, after.topic_regex) != (
+            before.stored.topic_names,
+            before.stored.topic_regex,
+        )
+        change = SubscriptionChange(group, self.topics)
+        epoch = group.epoch
+        if wish_changed or is_unseen:
+            change.change(before.stored if before else None, after, now_ms)
+            self.records += change.records
+            epoch += 1
+            self.records.append(ConsumerGroupStored(group.group_id, epoch, change.metadata_hash()))
+            if change.regexes and not group.regexes:
+                self.timers.append(SetTimer(("regex", group.group_id), self.options.consumer_regex_refresh_ms))
+        return self._outlook(after, change.regexes, epoch) if self._size() <= AT_ONCE_MEMBERS_MAX else None
+
+    def _outlook(self, after: ConsumerMemberStored, regexes: dict[str, tuple[str, ...]], epoch: int) -> GroupOutlook:
+        now = outlook_of(self.group)
+        stored, partitions = dict(now.stored), dict(now.partitions)
+        if self.replaced is not None:
+            del stored[self.replaced.member_id]
+            partitions[after.member_id] = self.group.target_of(self.replaced.member_id)
+        stored[after.member_id] = after
+        return GroupOutlook(stored, partitions, {**now.regexes, **regexes}, epoch)
+
+    def _size(self) -> int:
+        return len(self.group.members) + (self.before is None)
+
+    def _aim(self, member_id: str, outlook: GroupOutlook | None) -> tuple[int, Partitions]:
+        """The epoch and the partitions to lead the member to; makes a new target when it is time for one."""
+        group = self.group
+        bumped = any(isinstance(record, ConsumerGroupStored) for record in self.records)
+        if bumped or group.epoch > group.target_epoch:
+            if self._size() <= AT_ONCE_MEMBERS_MAX:
+                outlook = outlook or outlook_of(group)
+                target = make_target(group, outlook, self.topics, self.options)
+                self.records += target.records
+                return outlook.epoch, target.partitions[member_id]
+            if not group.assignment_due:
+                self.records.append(AssignmentDue(group.group_id))
+                self.timers.append(SetTimer(("assign", group.group_id), ASSIGN_DELAY_MS))
+        if self.replaced is None:
+            return group.target_epoch, group.target_of(member_id)
+        inherited = group.target_of(self.replaced.member_id)
+        self.records.append(TargetAssigned(group.group_id, member_id, inherited))
+        return group.target_epoch, inherited
+
+    def _start(self, member_id: str) -> CurrentAssigned:
+        """Where the member stands before this step: one that comes back or takes a place inherits what was owned."""
+        before = self.before
+        if before is None:
+            return CurrentAssigned(self.group.group_id, member_id, 0, 0, MemberState.STABLE)
+        if self.replaced is not None or before.current.epoch == AWAY_EPOCH:
+            return replace(before.current, member_id=member_id, epoch=0, previous_epoch=0)
+        return before.current
+
+    def _watch_revocation(self, after: ConsumerMemberStored, current: CurrentAssigned) -> None:
+        """A member that has to give something back has its rebalance timeout to do so."""
+        key = ("revoke", self.group.group_id, after.member_id)
+        if current.state is MemberState.UNREVOKED_PARTITIONS:
+            self.timers.append(SetTimer(key, after.rebalance_timeout_ms))
+        elif self.known is not None and self.known.current.state is MemberState.UNREVOKED_PARTITIONS:
+            self.timers.append(CancelTimer(key))
+
+
+def heartbeat(
+    update: MemberUpdate, request: ConsumerGroupHeartbeatRequest, caller: Caller, member_id: str, now_ms: int
+) -> Result[object]:
+    """Carry out a checked heartbeat of a member that joins or stays."""
+    group, options = update.group, update.options
+    owned = owned_partitions(request)
+    current = update.run(_stored_after(update, request, caller, member_id), owned, now_ms)
+    update.timers.append(SetTimer(("session", group.group_id, member_id), options.consumer_session_timeout_ms))
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=member_id,
+        member_epoch=current.epoch,
+        heartbeat_interval_ms=options.consumer_heartbeat_interval_ms,
+    )
+    if _is_full(request) or update.known is None or current.assigned != update.known.current.assigned:
+        response.assignment = Assignment([TopicPartitions(*one) for one in by_topic(current.assigned)])
+    return Result(response, update.records, update.timers)
+
+
+def find_member(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, options: GroupsOptions
+) -> tuple[Member | None, Member | None]:
+    """The member that speaks and the one it replaces, either of which there may not be; refuses the wrong ones."""
+    joins = request.member_epoch == JOINING_EPOCH
+    if request.instance_id is None:
+        known = group.members.get(request.member_id)
+        if known is None and not joins:
+            raise unknown_member(group, request.member_id)
+    elif joins:
+        known = group.static_member(request.instance_id)
+        if known is not None and known.member_id != request.member_id:
+            if not known.is_classic and known.current.epoch != AWAY_EPOCH:
+                raise ApiError(
+                    ErrorCode.UNRELEASED_INSTANCE_ID,
+                    f"Static member {request.member_id} with instance id {request.instance_id!r} cannot join the group "
+                    f"because the instance id is owned by member {known.member_id}.",
+                )
+            return None, known
+        known = known or group.members.get(request.member_id)
+    else:
+        known = static_member(group, request.instance_id, request.member_id)
+    if known is not None:
+        _check_epoch(known.current, request)
+    elif len(group.members) >= options.consumer_max_size:
+        raise ApiError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {options.consumer_max_size} members.",
+        )
+    return known, None
+
+
+def _check_epoch(current: CurrentAssigned, request: ConsumerGroupHeartbeatRequest) -> None:
+    epoch = request.member_epoch
+    if epoch in (JOINING_EPOCH, current.epoch):
+        return
+    if epoch == current.previous_epoch and epoch < current.epoch:
+        owned = owned_partitions(request)
+        if owned is not None and owned <= current.assigned | current.pending_revocation:
+            return  # The answer with the newer epoch got lost.
+    raise ApiError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The member has epoch {epoch}, the group coordinator knows it with epoch {current.epoch}. "
+        "It must abandon all its partitions and rejoin.",
+    )
+
+
+def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
+    """What the member says it owns; None when it does not say."""
+    if request.topic_partitions is None:
+        return None
+    return frozenset(
+        (TopicId(topic.topic_id), partition) for topic in request.topic_partitions for partition in topic.partitions
+    )
+
+
+def by_topic(partitions: Partitions) -> list[tuple[TopicId, list[int]]]:
+    """Partitions as messages carry them: gathered by topic, in order."""
+    numbers: dict[TopicId, list[int]] = {}
+    for topic_id, number in sorted(partitions):
+        numbers.setdefault(topic_id, []).append(number)
+    return list(numbers.items())
+
+
+def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether the member has said everything, as it does when it is unsure what the broker knows."""
+    return request.member_epoch == JOINING_EPOCH or (
+        request.rebalance_timeout_ms != -1
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+        and request.topic_partitions is not None
+    )
+
+
+def _stored_after(
+    update: MemberUpdate, request: ConsumerGroupHeartbeatRequest, caller: Caller, member_id: str
+) -> ConsumerMemberStored:
+    """What the member has told so far; fields it leaves out stay as they were."""
+    before = update.before.stored if update.before is not None else None
+    base = before or ConsumerMemberStored(update.group.group_id, member_id)
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    after = ConsumerMemberStored(
+        base.group_id,
+        member_id,
+        base.instance_id if request.instance_id is None else request.instance_id,
+        base.rack_id if request.rack_id is None else request.rack_id,
+        caller.client_id,
+        caller.client_host,
+        base.topic_names if names is None else tuple(sorted(set(names))),
+        # The empty expression takes a subscription by expression back.
+        base.topic_regex if regex is None else regex or None,
+        base.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
+        base.assignor if request.server_assignor is None else request.server_assignor,
+    )
+    return before if before is not None and after == before else after

@@ -1,0 +1,155 @@
+"""What groups there are, whichever their protocol: finding, listing, describing and counting; nothing changes here.
+
+An id belongs to at most one of the two protocols. A group that has only offsets ("simple": its consumers assign
+partitions to themselves) exists in neither; it is derived from the offsets, as an empty classic group.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.groups.classic.group import ClassicGroup
+from martlet.groups.classic.protocol import ClassicProtocol
+from martlet.groups.consumer.group import ConsumerGroup
+from martlet.groups.consumer.protocol import ConsumerProtocol
+from martlet.groups.offsets.expiry import ExpiryRule
+from martlet.groups.offsets.table import OffsetTable
+from martlet.groups.options import GroupsOptions
+from martlet.wire.messages import consumer_group_describe, describe_groups
+from martlet.wire.messages.list_groups import ListedGroup
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+CONSUMER_PROTOCOL_TYPE = "consumer"
+"""The protocol type by which clients of the classic protocol say that they are consumers."""
+
+EMPTY = "Empty"
+STABLE = "Stable"
+DEAD = "Dead"
+
+_FIRST_VERSION_WITH_NOT_FOUND = 6
+
+
+class Simple(NamedTuple):
+    """A group that consists of its offsets."""
+
+    group_id: str
+    is_empty: bool = True
+
+
+class GroupDirectory:
+    """Reads the state of both protocols and of the offsets; owned by the groups machine."""
+
+    def __init__(
+        self, classic: ClassicProtocol, consumer: ConsumerProtocol, offsets: OffsetTable, options: GroupsOptions
+    ) -> None:
+        self._classic = classic
+        self._consumer = consumer
+        self._offsets = offsets
+        self._options = options
+
+    def check_group_id(self, group_id: str, *, may_be_empty: bool = False) -> None:
+        """Refuse a name that no group can have. Kafka lets some old requests use the empty name."""
+        if not group_id and not may_be_empty:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID, "the name of the group is empty")
+        limit = self._options.group_id_bytes_max
+        if len(group_id) > limit or (len(group_id) * 4 > limit and len(group_id.encode()) > limit):
+            raise ApiError(ErrorCode.INVALID_GROUP_ID, f"the name of the group is longer than {limit} bytes")
+
+    def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | Simple | None:
+        """The group, or None when it has neither members, nor a history, nor offsets."""
+        classic = self._classic.groups.get(group_id)
+        if classic is not None:
+            return classic
+        consumer = self._consumer.groups.get(group_id)
+        if consumer is not None:
+            return consumer
+        return Simple(group_id) if group_id in self._offsets else None
+
+    def existing(self, group_id: str) -> ClassicGroup | ConsumerGroup | Simple:
+        """The group; GROUP_ID_NOT_FOUND when there is none."""
+        group = self.find(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        return group
+
+    def is_subscribed(self, group: ClassicGroup | ConsumerGroup | Simple, topic: str) -> bool:
+        """Whether members read this topic, as far as is known; when in doubt a group of consumers does."""
+        if isinstance(group, Simple):
+            return False
+        topics = group.subscribed_topics()
+        if topics is None:
+            return isinstance(group, ClassicGroup) and group.protocol_type == CONSUMER_PROTOCOL_TYPE
+        return topic in topics
+
+    def expiry_rule(self, group: ClassicGroup | ConsumerGroup | Simple) -> ExpiryRule | None:
+        """How the group's offsets age; None: they do not, for now."""
+        if isinstance(group, Simple) or (isinstance(group, ClassicGroup) and not group.protocol_type):
+            return ExpiryRule(lambda topic: False)
+        topics = group.subscribed_topics()
+        if isinstance(group, ConsumerGroup):
+            return None if topics is None else ExpiryRule(topics.__contains__)
+        if group.is_empty:
+            return ExpiryRule(lambda topic: False, group.changed_at_ms if group.changed_at_ms > 0 else None)
+        is_known = group.protocol_type == CONSUMER_PROTOCOL_TYPE and self._classic.state_name(group) == STABLE
+        return ExpiryRule(topics.__contains__) if is_known and topics is not None else None
+
+    def ids(self) -> set[str]:
+        """Every group of any kind."""
+        return {*self._classic.groups, *self._consumer.groups, *self._offsets.group_ids()}
+
+    def listed(self, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
+        """By name; filters do not care about case, an empty one lets everything pass, an unknown word nothing."""
+        wanted_states = {state.lower() for state in states}
+        wanted_types = {type_.lower() for type_ in types}
+        groups = [
+            group
+            for group in self._all()
+            if (not wanted_states or group.group_state.lower() in wanted_states)
+            and (not wanted_types or group.group_type in wanted_types)
+        ]
+        groups.sort(key=lambda group: group.group_id)
+        return groups
+
+    def statistics(self) -> dict[tuple[str, str], int]:
+        """How many groups there are by type and state."""
+        return dict(Counter((group.group_type, group.group_state) for group in self._all()))
+
+    def member_counts(self) -> Iterator[tuple[str, int]]:
+        """Every group that is more than its offsets, with the number of its members."""
+        for group_id, classic in self._classic.groups.items():
+            yield group_id, len(classic.members)
+        for group_id, consumer in self._consumer.groups.items():
+            yield group_id, len(consumer.members)
+
+    def _all(self) -> Iterator[ListedGroup]:
+        for group_id, group in self._classic.groups.items():
+            yield ListedGroup(group_id, group.protocol_type or "", self._classic.state_name(group), CLASSIC)
+        for group_id, consumer_group in self._consumer.groups.items():
+            state = self._consumer.state_name(consumer_group)
+            yield ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, state, CONSUMER)
+        for group_id in self._offsets.group_ids():
+            if group_id not in self._classic.groups and group_id not in self._consumer.groups:
+                yield ListedGroup(group_id, "", EMPTY, CLASSIC)
+
+    def described(self, group_id: str, version: int) -> describe_groups.DescribedGroup:
+        """In the words of the classic protocol; as in Kafka a consumer group cannot be described so."""
+        group = self.find(group_id)
+        if isinstance(group, ClassicGroup):
+            return self._classic.describe(group)
+        if isinstance(group, Simple):
+            return describe_groups.DescribedGroup(group_id=group_id, group_state=EMPTY)
+        dead = describe_groups.DescribedGroup(group_id=group_id, group_state=DEAD)
+        if version >= _FIRST_VERSION_WITH_NOT_FOUND:
+            dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            reason = "there is no group" if group is None else "not a classic group:"
+            dead.error_message = f"{reason} {group_id!r}"
+        return dead
+
+    def described_consumer_group(self, group_id: str) -> consumer_group_describe.DescribedGroup:
+        """In the words of the consumer protocol; GROUP_ID_NOT_FOUND for groups of the other kind."""
+        group = self.existing(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"not a consumer group: {group_id!r}")
+        return self._consumer.describe(group)

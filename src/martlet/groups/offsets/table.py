@@ -1,0 +1,100 @@
+"""The offsets of all groups of one machine: the state, its only writer, and lookups; no rules.
+
+How it works: group → topic → partition → `CommittedOffset`, as nested dictionaries, so that a group's offsets, or a
+topic's within it, are found without looking at others. Topic names come back from the log as new strings every time;
+they are interned, so that a thousand groups share one.
+
+Invariants: (O1) no group without a topic and no topic without a partition is kept, so "has offsets" is "is a key".
+(O2) `count` is the number of offsets held.
+"""
+
+from collections.abc import Iterator, Mapping
+from sys import intern
+from typing import TypeAlias
+
+from martlet.groups.offsets.events import TopicsCleared, TopicsForgotten
+from martlet.groups.records import OffsetCommitted, OffsetRemoved
+
+OffsetRecord: TypeAlias = OffsetCommitted | OffsetRemoved | TopicsForgotten | TopicsCleared
+
+_NOTHING: Mapping[str, Mapping[int, "CommittedOffset"]] = {}
+_NO_PARTITIONS: Mapping[int, "CommittedOffset"] = {}
+
+
+class CommittedOffset:
+    """How far a group has come in one partition. There may be millions, hence no dataclass machinery and no dict."""
+
+    __slots__ = ("committed_at_ms", "expires_at_ms", "leader_epoch", "metadata", "offset")
+
+    def __init__(self, record: OffsetCommitted) -> None:
+        self.offset = record.offset
+        self.leader_epoch = record.leader_epoch
+        self.metadata = record.metadata or ""
+        self.committed_at_ms = record.committed_at_ms
+        self.expires_at_ms = record.expires_at_ms
+
+    def __repr__(self) -> str:
+        return f"{self.offset}@{self.leader_epoch} {self.metadata!r} at {self.committed_at_ms}/{self.expires_at_ms}"
+
+
+class OffsetTable:
+    """Owned by the groups machine; `replay` alone changes it."""
+
+    __slots__ = ("_groups", "count", "forgotten_topics")
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        self.count = 0
+        self.forgotten_topics: dict[str, int] = {}
+        """Deleted topics of which offsets may be left over, with the instant of their deletion."""
+
+    def __contains__(self, group_id: str) -> bool:
+        return group_id in self._groups
+
+    def group_ids(self) -> Iterator[str]:
+        """Every group that has an offset."""
+        return iter(self._groups)
+
+    def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
+        """By topic and partition; empty for a group without offsets."""
+        return self._groups.get(group_id, _NOTHING)
+
+    def of_topic(self, group_id: str, topic: str) -> Mapping[int, CommittedOffset]:
+        """What the group has committed in this topic, by partition."""
+        return self.of_group(group_id).get(topic, _NO_PARTITIONS)
+
+    def count_of_group(self, group_id: str) -> int:
+        return sum(map(len, self.of_group(group_id).values()))
+
+    def all(self) -> Iterator[tuple[str, str, int, int]]:
+        """Group, topic, partition, offset."""
+        for group_id, topics in self._groups.items():
+            for topic, partitions in topics.items():
+                for partition, committed in partitions.items():
+                    yield group_id, topic, partition, committed.offset
+
+    def replay(self, record: OffsetRecord) -> None:
+        """Take over a commit, forget an offset that may be gone already, or note what is still to be forgotten."""
+        match record:
+            case OffsetCommitted():
+                partitions = self._groups.setdefault(record.group_id, {}).setdefault(intern(record.topic), {})
+                self.count += record.partition not in partitions
+                partitions[record.partition] = CommittedOffset(record)
+            case OffsetRemoved():
+                self._remove(record)
+            case TopicsForgotten():
+                self.forgotten_topics.update(dict.fromkeys(record.topics, record.deleted_at_ms))
+            case TopicsCleared():
+                for topic in record.topics:
+                    self.forgotten_topics.pop(topic, None)
+
+    def _remove(self, record: OffsetRemoved) -> None:
+        topics = self._groups.get(record.group_id)
+        if topics is None or (partitions := topics.get(record.topic)) is None:
+            return
+        if partitions.pop(record.partition, None) is not None:
+            self.count -= 1
+        if not partitions:
+            del topics[record.topic]
+        if not topics:
+            del self._groups[record.group_id]

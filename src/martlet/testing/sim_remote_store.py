@@ -1,0 +1,221 @@
+"""The metadata store across the simulated network: requests and answers travel, get lost and arrive late.
+
+How it works: `StoreServer` is the store's machine around a `SimStoreState`; `RemoteStore` is one process' connection to
+it, a `MetaStore`. A request is a packet: once sent it is served when it arrives, whether the process that sent it
+still waits, has given up or has died. So a commit whose answer does not come in time is really unknown: it may have
+happened, and it may happen later.
+
+Faults: cut the links between a machine and `STORE_NAME` either way; `stop` and `start` the server; `compact` its state.
+Leases run by the store's clock, never by the client's.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from typing import Final, TypeVar, cast
+
+from martlet.base.clock import Clock
+from martlet.cluster.store import (
+    Change,
+    CommitResult,
+    Entry,
+    LeaseId,
+    Listing,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+    UnknownOutcome,
+    check_commit,
+    check_key,
+)
+from martlet.testing.sim_link import Link
+from martlet.testing.sim_scheduler import NS_PER_MS, SimScheduler
+from martlet.testing.sim_store import SimStoreState
+
+STORE_NAME: Final = "store"
+_T = TypeVar("_T")
+_Changes = list[Change]
+
+_ANSWER_WAIT_SECONDS: Final = 5.0
+_POLL_MS: Final = 2_000
+
+
+class StoreServer:
+    """The store's machine: serves requests when they arrive and ends leases when their time has come."""
+
+    def __init__(self, scheduler: SimScheduler, clock: Clock, state: SimStoreState | None = None) -> None:
+        self.state = state if state is not None else SimStoreState()
+        self.is_up = True
+        self._scheduler = scheduler
+        self._clock = clock
+        self._polls: list[Callable[[], None]] = []
+        # The state tells whoever waits by `set()`; one listener here keeps the order of all who wait.
+        self.state.moved.add(cast(asyncio.Event, _Moved(self._answer_polls)))
+
+    def stop(self) -> None:
+        """Requests get lost; leases run on and end when it is back."""
+        self._scheduler.note(STORE_NAME, "stop")
+        self.is_up = False
+
+    def start(self) -> None:
+        self._scheduler.note(STORE_NAME, "start")
+        self.is_up = True
+        self.end_leases()
+
+    def end_leases(self) -> None:
+        """End what has run out and look again when the next one does."""
+        if self.is_up:
+            self.state.end_expired_leases(self._clock.now_ms())
+        next_ms = self.state.next_expiry_ms()
+        if next_ms is not None and self.is_up:
+            wait_ms = max(1, next_ms - self._clock.now_ms())
+            self._scheduler.alarm_in(wait_ms * NS_PER_MS, self.end_leases)
+
+    def grant(self, ttl_ms: int) -> LeaseId:
+        lease = self.state.grant(ttl_ms, self._clock.now_ms())
+        self.end_leases()
+        return lease
+
+    def keep_alive(self, lease: LeaseId) -> None:
+        self.state.keep_alive(lease, self._clock.now_ms())
+
+    def poll(self, after_revision: int, answer: Callable[[list[Change] | StoreError], None]) -> None:
+        """Answer with what came after the revision, as soon as there is something, or with nothing after a while."""
+        is_answered = False
+
+        def look(*, is_last: bool = False) -> None:
+            nonlocal is_answered
+            if is_answered or not self.is_up:
+                return
+            try:
+                found: list[Change] | StoreError = self.state.changes_after(after_revision)
+            except StoreError as error:
+                found = error
+            if found or is_last:
+                is_answered = True
+                answer(found)
+            else:
+                self._polls.append(look)
+
+        look()
+        if not is_answered:
+            self._scheduler.alarm_in(_POLL_MS * NS_PER_MS, lambda: look(is_last=True))
+
+    def _answer_polls(self) -> None:
+        polls, self._polls = self._polls, []
+        for look in polls:
+            look()
+
+
+class _Moved:
+    """Stands among the events that a `SimStoreState` sets."""
+
+    def __init__(self, moved: Callable[[], None]) -> None:
+        self.set = moved
+
+
+class RemoteStore:
+    """One process' connection to the store; made inside its event loop."""
+
+    def __init__(self, server: StoreServer, there: Link, back: Link) -> None:
+        self._server = server
+        self._there = there
+        self._back = back
+        self._loop = asyncio.get_running_loop()
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+
+    async def get(self, key: str) -> Entry | None:
+        check_key(key)
+        return await self._ask(lambda: self._server.state.entries.get(key))
+
+    async def list(self, prefix: str) -> Listing:
+        state = self._server.state
+        return await self._ask(lambda: Listing(state.revision, tuple(state.under(prefix))))
+
+    async def commit(
+        self,
+        compares: Mapping[str, int],
+        puts: Mapping[str, bytes],
+        deletes: Collection[str] = (),
+        *,
+        delete_prefixes: Collection[str] = (),
+        lease: LeaseId | None = None,
+    ) -> CommitResult:
+        check_commit(compares, puts, deletes, delete_prefixes)
+        compares, puts = dict(compares), dict(puts)
+        apply = self._server.state.apply
+        try:
+            return await self._ask(lambda: apply(compares, puts, tuple(deletes), tuple(delete_prefixes), lease))
+        except StoreUnavailable as error:
+            raise UnknownOutcome("no answer from the metadata store; the commit may have happened") from error
+
+    async def watch(self, prefix: str, after_revision: int) -> AsyncGenerator[Change, None]:
+        position = after_revision
+        while not self._closed.done():
+            try:
+                changes = await self._poll(position)
+            except StoreClosed:
+                return
+            for change in changes:
+                position = change.revision
+                yield Change(position, tuple(event for event in change.events if event.key.startswith(prefix)))
+
+    async def grant(self, ttl_ms: int) -> LeaseId:
+        return await self._ask(lambda: self._server.grant(ttl_ms))
+
+    async def keep_alive(self, lease: LeaseId) -> None:
+        await self._ask(lambda: self._server.keep_alive(lease))
+
+    async def revoke(self, lease: LeaseId) -> None:
+        await self._ask(lambda: self._server.state.end_lease(lease))
+
+    async def close(self) -> None:
+        if not self._closed.done():
+            self._closed.set_result(None)
+        await asyncio.sleep(0)
+
+    # --- how
+
+    async def _ask(self, serve: Callable[[], _T]) -> _T:
+        answer: asyncio.Future[_T] = self._loop.create_future()
+
+        def arrive() -> None:
+            if not self._server.is_up:
+                return
+            self._server.end_leases()
+            try:
+                result = serve()
+            except StoreError as error:
+                failure = error
+                self._back.carry(lambda: self._settle(answer, lambda: answer.set_exception(failure)))
+            else:
+                self._back.carry(lambda: self._settle(answer, lambda: answer.set_result(result)))
+
+        self._there.carry(arrive)
+        return await self._answered(answer)
+
+    async def _poll(self, position: int) -> _Changes:
+        answer: asyncio.Future[_Changes] = self._loop.create_future()
+
+        def reply(found: _Changes | StoreError) -> None:
+            def settle() -> None:
+                if isinstance(found, StoreError):
+                    answer.set_exception(found)
+                else:
+                    answer.set_result(found)
+
+            self._back.carry(lambda: self._settle(answer, settle))
+
+        self._there.carry(lambda: self._server.poll(position, reply) if self._server.is_up else None)
+        return await self._answered(answer)
+
+    def _settle(self, answer: asyncio.Future[_T], settle: Callable[[], None]) -> None:
+        self._loop.call_soon(lambda: None if answer.done() else settle())
+
+    async def _answered(self, answer: asyncio.Future[_T]) -> _T:
+        waiting: set[asyncio.Future[_T] | asyncio.Future[None]] = {answer, self._closed}
+        await asyncio.wait(waiting, timeout=_ANSWER_WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        if self._closed.done():
+            raise StoreClosed("the metadata store has been closed")
+        raise StoreUnavailable("the metadata store did not answer in time")

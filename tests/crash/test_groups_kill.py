@@ -1,0 +1,195 @@
+"""kill -9 in the middle of what groups do: no acknowledged offset is lost, and groups go on without anybody's help."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Message, Producer
+
+from martlet.wire.messages.list_groups import ListGroupsRequest
+from tests.broker.broker_process import BrokerProcess
+from tests.broker.group_requests import commit, fetch_offsets, unique_group
+from tests.broker.raw_client import ConnectionClosed, RawClient
+from tests.broker.requests import create_topic
+from tests.broker.scrape import scrape, wait_until
+
+PARTITIONS = 6
+MEMBERS = 3
+STORM_ROUNDS = 5
+STORM_GROUPS = 4
+RECOVERY_SECONDS = 40.0
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path / "data", group_initial_rebalance_delay_ms=100)
+    process.start()
+    yield process
+    process.kill()
+
+
+class Storm:
+    """One group committing ever higher offsets as fast as it can, until its connection breaks."""
+
+    def __init__(self, address: str, group: str, topic: str, start: int) -> None:
+        self.group = group
+        self.sent = start
+        self.acknowledged = start
+        self._thread = threading.Thread(target=self._run, args=(address, topic))
+        self._thread.start()
+
+    def _run(self, address: str, topic: str) -> None:
+        try:
+            with RawClient(address) as client:
+                while True:
+                    self.sent += 1
+                    if set(commit(client, self.group, topic, dict.fromkeys(range(PARTITIONS), self.sent)).values()) == {
+                        0
+                    }:
+                        self.acknowledged = self.sent
+        except (ConnectionClosed, OSError):
+            return
+
+    def join(self) -> None:
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+
+def test_no_acknowledged_offset_is_lost_in_a_commit_storm(broker: BrokerProcess) -> None:
+    chance = random.Random(5)
+    with RawClient(broker.address) as client:
+        topic = create_topic(client, PARTITIONS)
+    starts = {unique_group(): 0 for _ in range(STORM_GROUPS)}
+    for _ in range(STORM_ROUNDS):
+        storms = [Storm(broker.address, group, topic, start) for group, start in starts.items()]
+        time.sleep(chance.uniform(0.1, 0.6))  # how long the storm rages, not a wait for anything
+        broker.kill()
+        for storm in storms:
+            storm.join()
+        broker.start()
+        with RawClient(broker.address) as client:
+            wait_until(lambda: client.call(ListGroupsRequest(), 4).error_code == 0, "everything is loaded")
+            for storm in storms:
+                _, found = fetch_offsets(client, storm.group, topic, *range(PARTITIONS))
+                offsets = {one.committed_offset for one in found.values()}
+                assert len(offsets) == 1, "a commit is kept whole or not at all"
+                (offset,) = offsets
+                assert storm.acknowledged <= offset <= storm.sent
+                starts[storm.group] = offset
+    assert all(start > STORM_ROUNDS for start in starts.values()), "there was a storm"
+
+
+class Member:
+    """A consumer in a thread of its own that commits what it has seen, message by message or not at all."""
+
+    def __init__(self, address: str, group: str, protocol: str, topic: str, seen: set[bytes]) -> None:
+        self.assigned: set[int] = set()
+        self.committed: dict[int, int] = {}
+        """By partition, the highest offset whose commit was acknowledged."""
+        settings: dict[str, str | int | bool] = {
+            "bootstrap.servers": address,
+            "group.id": group,
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+        }
+        if protocol == "classic":
+            settings |= {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
+        self._seen = seen
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(settings, topic))
+        self._thread.start()
+
+    def _run(self, settings: dict[str, str | int | bool], topic: str) -> None:
+        consumer = Consumer(settings)
+        consumer.subscribe([topic])
+        while not self._stop.is_set():
+            message = consumer.poll(0.1)
+            self.assigned = {each.partition for each in consumer.assignment()}
+            if message is not None and message.error() is None:
+                self._take(consumer, message)
+        consumer.close()
+
+    def _take(self, consumer: Consumer, message: Message) -> None:
+        value = message.value()
+        if isinstance(value, bytes):
+            self._seen.add(value)
+        try:
+            for done in consumer.commit(message=message, asynchronous=False) or ():
+                if done.error is None:
+                    self.committed[done.partition] = max(self.committed.get(done.partition, 0), done.offset)
+        except KafkaException:
+            return  # the broker is away, or the group rebalances: what was not committed will come again
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def make_member(broker: BrokerProcess) -> Iterator[Callable[..., Member]]:
+    members: list[Member] = []
+
+    def make(*arguments: object) -> Member:
+        members.append(Member(broker.address, *arguments))  # type: ignore[arg-type]
+        return members[-1]
+
+    yield make
+    for member in members:
+        member.close()
+
+
+def is_rebalancing(broker: BrokerProcess) -> bool:
+    samples = scrape(broker.operations_url).items()
+    settled = ('state="Stable"', 'state="Empty"')
+    return any(
+        name.startswith("martlet_groups{") and count and not any(state in name for state in settled)
+        for name, count in samples
+    )
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_survives_a_kill_in_the_middle_of_a_rebalance(
+    broker: BrokerProcess, make_member: Callable[..., Member], protocol: str
+) -> None:
+    with RawClient(broker.address) as client:
+        topic = create_topic(client, PARTITIONS)
+    group, seen, sent = unique_group(), set[bytes](), set[bytes]()
+    producer = Producer({"bootstrap.servers": broker.address, "log_level": 0, "reconnect.backoff.max.ms": 500})
+
+    def publish(count: int) -> None:
+        for _ in range(count):
+            value = str(len(sent)).encode()
+            sent.add(value)
+            producer.produce(topic, value, partition=len(sent) % PARTITIONS)
+        assert producer.flush(RECOVERY_SECONDS) == 0
+
+    def is_shared_out() -> bool:
+        owned = sorted(partition for member in members for partition in member.assigned)
+        return owned == list(range(PARTITIONS))
+
+    members = [make_member(group, protocol, topic, seen) for _ in range(MEMBERS)]
+    publish(60)
+    wait_until(is_shared_out, "every partition has one owner", RECOVERY_SECONDS)
+    members.append(make_member(group, protocol, topic, seen))
+    wait_until(lambda: is_rebalancing(broker), "the new member's arrival is being dealt with")
+    broker.kill()
+    broker.start()
+    publish(60)
+    wait_until(lambda: sent <= seen, "every message is read", RECOVERY_SECONDS)
+    wait_until(is_shared_out, "every partition has one owner again", RECOVERY_SECONDS)
+    acknowledged: dict[int, int] = {}
+    for member in members:
+        member.close()
+        for partition, offset in member.committed.items():
+            acknowledged[partition] = max(acknowledged.get(partition, 0), offset)
+    with RawClient(broker.address) as client:
+        _, found = fetch_offsets(client, group, topic, *range(PARTITIONS))
+        assert acknowledged
+        assert {index for index, offset in acknowledged.items() if found[index].committed_offset < offset} == set()

@@ -1,0 +1,155 @@
+"""Shards come and go with the metadata, are loaded, get the news, and answer everybody at the end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.ids import BrokerId
+from martlet.broker.group_requests import in_pieces
+from martlet.cluster.keys import partition_key, partition_prefix, topic_key
+from martlet.cluster.records import encode_partition
+from martlet.cluster.store import CommitPlan, commit_plan
+from martlet.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
+from martlet.coordinator.shard_of import shard_of
+from tests.unit.broker.coordinator_bench import PARTITIONS, CoordinatorBench
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[CoordinatorBench]:
+    async with CoordinatorBench() as started:
+        await started.metadata.admin.create_topic("t")
+        yield started
+
+
+async def code_of(call: object) -> ErrorCode:
+    assert isinstance(call, asyncio.Future) or asyncio.iscoroutine(call)
+    with pytest.raises(ApiError) as refused:
+        await call
+    return refused.value.code
+
+
+async def test_offsets_are_there_after_a_restart(bench: CoordinatorBench) -> None:
+    for number in range(20):
+        assert await bench.commit(f"group-{number}", "t", number) == 0
+    await bench.restart()
+    for number in range(20):
+        assert await eventually_committed(bench, f"group-{number}") == number
+    assert bench.failures == []
+
+
+async def eventually_committed(bench: CoordinatorBench, group: str) -> int:
+    """The offset once the shard is loaded."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                return await bench.committed(group, "t")
+            except ApiError as error:
+                if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    raise
+                await asyncio.sleep(0.001)
+
+
+async def test_only_shards_with_records_have_a_log(bench: CoordinatorBench) -> None:
+    assert await bench.committed("g", "t") == -1
+    assert [log.partition.topic for log in bench.logs] == []
+    await bench.commit("g", "t", 1)
+    assert [(log.partition.topic, log.partition.partition) for log in bench.logs] == [
+        (CONSUMER_OFFSETS_TOPIC, shard_of("g", PARTITIONS))
+    ]
+
+
+async def test_a_partition_led_by_another_broker_has_no_shard_here(bench: CoordinatorBench) -> None:
+    await bench.commit("g", "t", 1)
+    waiting = asyncio.ensure_future(bench.join("g"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    record = bench.metadata.image.partition(CONSUMER_OFFSETS_TOPIC, shard_of("g", PARTITIONS))
+    assert record is not None
+    moved = replace(record, leader=BrokerId(2))
+    key = partition_key(record.topic_id, record.partition)
+    result = await commit_plan(
+        bench.metadata.store, CommitPlan(compares={key: record.mod_revision}, puts={key: encode_partition(moved)})
+    )
+    await bench.metadata.feed.wait_applied(result.revision)
+    assert await code_of(waiting) is ErrorCode.NOT_COORDINATOR
+    assert await code_of(bench.committed("g", "t")) is ErrorCode.NOT_COORDINATOR
+    assert await bench.groups.coordinator_of("g") == 2
+
+
+async def test_a_deleted_offsets_topic_takes_its_shards_along_and_is_made_anew(bench: CoordinatorBench) -> None:
+    await bench.commit("g", "t", 1)
+    waiting = asyncio.ensure_future(bench.join("h"))
+    await asyncio.sleep(0)
+    topic = bench.metadata.image.topic(CONSUMER_OFFSETS_TOPIC)
+    assert topic is not None
+    key = topic_key(topic.name)
+    plan = CommitPlan(compares={key: topic.mod_revision}, deletes=(key,), delete_prefixes=(partition_prefix(topic.id),))
+    result = await commit_plan(bench.metadata.store, plan)
+    await bench.metadata.feed.wait_applied(result.revision)
+    assert await code_of(waiting) is ErrorCode.NOT_COORDINATOR
+    assert bench.groups.machines() == []
+    assert await bench.committed("g", "t") == -1
+    assert len(bench.groups.machines()) == PARTITIONS
+
+
+async def test_a_full_disk_is_a_passing_error_and_news_is_not_lost_by_it(bench: CoordinatorBench) -> None:
+    await bench.commit("g", "t", 5)
+    bench.table.full_since_ms = 1
+    assert await code_of(bench.commit("g", "t", 6)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await bench.metadata.admin.delete_topic("t")
+    assert await bench.committed("g", "t") == 5
+    bench.table.full_since_ms = None
+    async with asyncio.timeout(10):
+        while await bench.committed("g", "t") != -1:
+            await asyncio.sleep(0.05)
+
+
+async def test_a_log_that_could_not_be_opened_is_not_taken_for_an_empty_one(bench: CoordinatorBench) -> None:
+    await bench.commit("g", "t", 5)
+    await bench.stop()
+    name = f"{CONSUMER_OFFSETS_TOPIC}-{shard_of('g', PARTITIONS)}"
+    (log_file,) = [entry[0] for entry in bench.disk.list_directory(f"/logs/{name}") if entry[0].endswith(".log")]
+    bench.disk.flip_bit(f"/logs/{name}/{log_file}", 70 * 8)
+    await bench.start()
+    async with asyncio.timeout(10):
+        while (code := await code_of(bench.committed("g", "t"))) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            await asyncio.sleep(0.001)
+    assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await code_of(bench.commit("g", "t", 6)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_a_failed_flush_answers_those_who_wait_for_it(bench: CoordinatorBench) -> None:
+    await bench.commit("g", "t", 5)
+    bench.disk.fail_next_sync()
+    assert await code_of(bench.commit("g", "t", 6)) is ErrorCode.NOT_COORDINATOR
+    assert len(bench.failures) == 1
+
+
+async def test_stopping_answers_those_who_are_parked_and_lets_commits_finish(bench: CoordinatorBench) -> None:
+    waiting = asyncio.ensure_future(bench.join("g"))
+    committing = asyncio.ensure_future(bench.commit("h", "t", 5))
+    while not bench.groups.waiting_count:
+        await asyncio.sleep(0)
+    bench.groups.stop_parking()
+    assert await code_of(waiting) is ErrorCode.NOT_COORDINATOR
+    assert await committing == 0
+    assert await code_of(bench.join("g")) is ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pieces"),
+    [
+        ([], []),
+        ([0], [[(0, 0, 0)]]),
+        ([2, 1], [[(0, 0, 2), (1, 0, 1)]]),
+        ([7], [[(0, 0, 3)], [(0, 3, 6)], [(0, 6, 7)]]),
+        ([2, 2], [[(0, 0, 2), (1, 0, 1)], [(1, 1, 2)]]),
+        ([0, 0, 0, 0], [[(0, 0, 0), (1, 0, 0), (2, 0, 0)], [(3, 0, 0)]]),
+        ([3, 3], [[(0, 0, 3)], [(1, 0, 3)]]),
+    ],
+)
+def test_long_lists_are_cut_into_pieces(sizes: list[int], pieces: list[list[tuple[int, int, int]]]) -> None:
+    assert list(in_pieces([(number, [0] * size) for number, size in enumerate(sizes)], 3)) == pieces
