@@ -324,22 +324,25 @@ def test_a_stop_does_not_wait_for_members_that_wait_for_each_other(make_broker: 
         wait_until(lambda: parked(running) == 1, "the second member waits")
         started = time.monotonic()
         running.stop()
-        assert time.monotonic() - started < 1.0
+        assert time.monotonic() - started < 2.0, "it must not take shutdown_timeout_ms"
         thread.join(10)
         assert [response.error_code for response in results] == [ErrorCode.NOT_COORDINATOR]
 
 
-def test_groups_members_commits_and_rebalances_are_counted(make_broker: Callable[..., RunningBroker]) -> None:
-    running = make_broker()
+def test_groups_members_lag_commits_and_rebalances_are_counted(make_broker: Callable[..., RunningBroker]) -> None:
+    running = make_broker(group_lag_interval_ms=20)
     with RawClient(running.bootstrap_servers) as client:
         topic = create_topic(client)
         enter(client, "g")
+        publish(client, topic, batch_of(b"x", b"y", b"z"))
         commit(client, "simple", topic, {0: 1})
         consumer_heartbeat(client, "c", "M" * 22, 0, topic)
+        lag = f'martlet_group_lag_messages{{group="simple",topic="{topic}"}}'
+        wait_until(lambda: scrape(running.operations_url).get(lag) == 2, "the lag is found out")
         samples = scrape(running.operations_url)
         assert samples['martlet_groups{state="Stable",type="classic"}'] == 1
         assert samples['martlet_groups{state="Empty",type="classic"}'] == 1
         assert samples['martlet_groups{state="Stable",type="consumer"}'] == 1
-        assert samples["martlet_group_members"] == 2
+        assert samples['martlet_group_members{group="g"}'] == 1
         assert samples["martlet_group_rebalances_total"] == 2
         assert samples["martlet_offset_commits_total"] == 1

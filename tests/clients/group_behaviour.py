@@ -1,8 +1,11 @@
 """What a group must do whatever client its members use, once; each client's test file runs it with its own members."""
 
+import gc
+import logging
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
@@ -17,7 +20,7 @@ from tests.broker.raw_client import RawClient
 from tests.broker.requests import unique_topic
 from tests.broker.scrape import unexpected_errors
 from tests.clients.group_ledger import Ledger
-from tests.clients.group_members import HEARTBEAT_MS, SESSION_MS, Member
+from tests.clients.group_members import BROKER_HEARTBEAT_MS, SESSION_MS, Member
 from tests.clients.with_confluent import ConfluentAdapter
 
 PARTITIONS = 12
@@ -32,10 +35,27 @@ def groups_broker() -> Iterator[RunningBroker]:
     with RunningBroker(
         group_min_session_timeout_ms=1_000,
         consumer_group_session_timeout_ms=SESSION_MS,
-        consumer_group_heartbeat_interval_ms=HEARTBEAT_MS,
+        consumer_group_heartbeat_interval_ms=BROKER_HEARTBEAT_MS,
     ) as running:
         yield running
         assert unexpected_errors(running.operations_url) == 0
+
+
+@contextmanager
+def leaks_collected() -> Iterator[None]:
+    """kafka-python leaves sockets to the garbage collector, which warns about each, in whatever test runs by then.
+
+    It also logs, and a log entry that is kept keeps the socket.
+    """
+    logger = logging.getLogger("kafka")
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(logging.NOTSET)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
 
 class Publisher:

@@ -16,8 +16,10 @@ from kafka import KafkaConsumer
 
 from tests.clients.group_ledger import Reports
 
-SESSION_MS = 3_000
-HEARTBEAT_MS = 200
+SESSION_MS = 6_000
+HEARTBEAT_MS = 300
+BROKER_HEARTBEAT_MS = 1_000
+"""For the consumer protocol; librdkafka gives up a heartbeat, and with it the connection, after this time."""
 COMMIT_MS = 200
 STOP_SECONDS = 20.0
 
@@ -79,6 +81,7 @@ class ConfluentMember(Member):
             "auto.offset.reset": "earliest",
             "auto.commit.interval.ms": COMMIT_MS,
             "fetch.wait.max.ms": 50,
+            "reconnect.backoff.max.ms": 500,
             "topic.metadata.refresh.interval.ms": 500,
             **self.settings,
         }
@@ -137,7 +140,8 @@ class KafkaPythonMember(Member):
         )
         consumer.subscribe([self._topic], listener=_KafkaPythonReports(self))
         while not self._stopping.is_set():
-            for batch in consumer.poll(50).values():
+            # Long, because a poll that ends between the parts of a rebalance makes this client forget its assignment.
+            for batch in consumer.poll(1_000).values():
                 for message in batch:
                     self._reports.received(self.name, message.partition, message.offset)
         consumer.close()

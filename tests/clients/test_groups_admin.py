@@ -16,7 +16,7 @@ from kafka.admin import OffsetSpec  # type: ignore[import-untyped]
 
 from martlet.base.errors import ErrorCode
 from martlet.testing.running_broker import RunningBroker
-from tests.clients.group_behaviour import PATIENCE_SECONDS, Group, groups_broker, publish
+from tests.clients.group_behaviour import PATIENCE_SECONDS, Group, groups_broker, leaks_collected, publish
 from tests.clients.group_members import ConfluentMember, Member, NewConfluentMember
 from tests.clients.with_aiokafka import running
 from tests.clients.with_confluent import TIMEOUT_SECONDS
@@ -29,6 +29,12 @@ names: Any = confluent_kafka
 def quick_broker() -> Iterator[RunningBroker]:
     with groups_broker() as running_broker:
         yield running_broker
+
+
+@pytest.fixture
+def no_leaks() -> Iterator[None]:
+    with leaks_collected():
+        yield
 
 
 @pytest.fixture
@@ -128,6 +134,8 @@ def test_a_group_that_does_not_exist_is_dead(admin: AdminClient) -> None:
     assert answer.result(TIMEOUT_SECONDS).state == ConsumerGroupState.DEAD
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.usefixtures("no_leaks")
 def test_kafka_python_shows_resets_and_deletes_the_same_groups(group: Group) -> None:
     partitions = [KafkaPythonPartition(group.topic, partition) for partition in range(2)]
     with KafkaAdminClient(bootstrap_servers=group.servers) as admin:

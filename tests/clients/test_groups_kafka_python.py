@@ -1,9 +1,17 @@
 """kafka-python in groups."""
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.clients.group_behaviour import GroupBehaviour
+from tests.clients.group_behaviour import GroupBehaviour, leaks_collected
 from tests.clients.group_members import KafkaPythonMember
+
+
+@pytest.fixture(autouse=True)
+def no_leaks() -> Iterator[None]:
+    with leaks_collected():
+        yield
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")

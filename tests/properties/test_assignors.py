@@ -68,7 +68,9 @@ def moves(before: Members, outcome: Outcome) -> int:
 
 @both
 @given(data=st.data(), topics=some_topics(racks=True))
-def test_every_partition_goes_to_exactly_one_member_that_wants_it(name: str, data: st.DataObject, topics: Topics) -> None:
+def test_every_partition_goes_to_exactly_one_member_that_wants_it(
+    name: str, data: st.DataObject, topics: Topics
+) -> None:
     members = data.draw(some_members(topics, racks=True))
     outcome = ASSIGNORS[name](members, topics)
     assert set(outcome) == set(members)

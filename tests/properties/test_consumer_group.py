@@ -81,9 +81,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.patch.setattr(protocol, "AT_ONCE_MEMBERS_MAX", self.at_once_members_max)
         self.topics = SimTopics(one=3, two=2)
         ids = IdSource(SimRandomness("property"))
-        self.context = MachineContext[Watched](
-            lambda: Watched(GroupsOptions(), self.topics, ids), GroupRecordCodec()
-        )
+        self.context = MachineContext[Watched](lambda: Watched(GroupsOptions(), self.topics, ids), GroupRecordCodec())
         self.members: list[HonestMember] = []
         self.started = 0
         self.epochs: dict[str, int] = {}
@@ -198,9 +196,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         if group is None:
             return
         now = {"the group": group.epoch, "the target": group.target_epoch}
-        now |= {
-            id_: one.current.epoch for id_, one in group.members.items() if one.current.epoch != AWAY_EPOCH
-        }
+        now |= {id_: one.current.epoch for id_, one in group.members.items() if one.current.epoch != AWAY_EPOCH}
         for what, epoch in now.items():
             assert epoch >= self.epochs.get(what, 0), what
         assert all(epoch <= group.epoch for epoch in now.values())

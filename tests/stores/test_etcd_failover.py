@@ -99,7 +99,7 @@ async def test_commits_reads_leases_and_watches_go_on_without_the_leader(
                 await asyncio.sleep(0.05)
 
     following = asyncio.create_task(follow())
-    for _ in range(3):
+    for _ in range(2):
         await counter.add()
         leader = _leader(members)
         await asyncio.to_thread(leader.kill if fault == "kill" else leader.pause)

@@ -29,6 +29,7 @@ PORT_MODULES = {
 # Where one failure must not end the rest: requests, the broker's periodic work.
 SUPERVISORS = {
     "src/martlet/broker/dispatch.py",
+    "src/martlet/broker/group_lag.py",
     "src/martlet/broker/housekeeping.py",
     "src/martlet/coordinator/shard.py",
 }

@@ -29,6 +29,7 @@ from martlet.base.randomness import IdSource, SystemRandomness
 from martlet.broker.directory_lock import DirectoryLock
 from martlet.broker.dispatch import Dispatcher
 from martlet.broker.group_coordinator import GroupCoordinator
+from martlet.broker.group_lag import GroupLag
 from martlet.broker.group_settings import group_options, watch_groups
 from martlet.broker.handlers import SERVED
 from martlet.broker.housekeeping import Housekeeping
@@ -156,6 +157,7 @@ class BrokerApp:
             checkpoint=housekeeping.checkpoint,
             fail=self.fail,
         )
+        self._start_group_lag(services)
         await self._serve(services, listening)
 
     async def _start_operations(self) -> None:
@@ -224,6 +226,18 @@ class BrokerApp:
         feed.add_listener(groups.follow)
         watch_groups(groups, self._metrics)
         return groups
+
+    def _start_group_lag(self, services: BrokerServices) -> None:
+        settings = self.settings
+        lag = GroupLag(
+            services.groups.machines,
+            services.partitions.opened,
+            self._clock,
+            interval_ms=settings.group_lag_interval_ms,
+            groups_max=settings.metrics_groups_max,
+        )
+        lag.start(self._metrics)
+        self._stack.push_async_callback(lag.aclose)
 
     async def _serve(self, services: BrokerServices, listening: socket.socket) -> None:
         dispatcher = Dispatcher(services)

@@ -5,6 +5,8 @@ their logs, are woken for their timers and told of changed topics, and requests 
 
 Invariants: (G1) there is a shard for every partition of the offsets topic that this process leads, and no other;
 (G2) one timer of the event loop stands for all timers of all shards, and is never later than the earliest of them.
+
+Proved by: tests/unit/broker/test_group_coordinator.py, tests/broker/test_group_apis.py
 """
 
 import asyncio

@@ -27,7 +27,7 @@ def group_options(settings: BrokerSettings) -> GroupsOptions:
 
 
 def watch_groups(groups: GroupCoordinator, metrics: BrokerMetrics) -> None:
-    """Export how many groups, members and waiting requests there are."""
+    """Export how many groups and waiting requests there are; `group_lag.py` has what there is for each group."""
 
     def by_state() -> Iterable[tuple[tuple[str, ...], float]]:
         counts: Counter[tuple[str, str]] = Counter()
@@ -35,9 +35,5 @@ def watch_groups(groups: GroupCoordinator, metrics: BrokerMetrics) -> None:
             counts.update(machine.statistics())
         return sorted(counts.items())
 
-    def members() -> float:
-        return sum(count for machine in groups.machines() for _, count in machine.member_counts())
-
     metrics.watch_table("martlet_groups", "Groups coordinated here.", ("type", "state"), by_state)
-    metrics.watch("martlet_group_members", "Members of all groups coordinated here.", members)
     metrics.watch("martlet_parked_group_requests", "Requests that wait for their group.", lambda: groups.waiting_count)

@@ -66,5 +66,7 @@ class BrokerSettings:
     offsets_retention_minutes: int = setting(10_080, "committed offsets are kept so long after their group is empty")
     offsets_topic_partitions: int = setting(50, "partitions of __consumer_offsets, fixed when it is first needed")
     metrics_topics_max: int = setting(200, "topics with metrics of their own; the rest are counted together")
+    metrics_groups_max: int = setting(200, "groups with metrics of their own; the rest are counted together")
+    group_lag_interval_ms: int = setting(5_000, "time between looks at how far groups are behind")
     log_level: str = setting("info", "debug, info, warning or error")
     log_format: str = setting("auto", "text, json, or auto: text on a terminal, json elsewhere")

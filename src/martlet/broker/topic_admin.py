@@ -56,6 +56,8 @@ from martlet.cluster.store import (
     Entry,
     MetaStore,
     StoreClosed,
+    StoreRefused,
+    StoreReplaced,
     StoreUnavailable,
     UnknownOutcome,
     commit_plan,
@@ -358,12 +360,15 @@ class TopicAdmin:
 
 @contextmanager
 def _retriable() -> Iterator[None]:
-    """A store out of reach, without space, or closed because the broker stops: the client may try again later."""
+    """A store out of reach, without space, or closed because the broker stops: the client may try again later.
+
+    One that refuses us, or is another one by now, needs a person; whoever follows it ends the broker.
+    """
     try:
         yield
     except (StoreUnavailable, StoreClosed) as error:
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
-    except StorageFailure as error:
+    except (StorageFailure, StoreRefused, StoreReplaced) as error:
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
 

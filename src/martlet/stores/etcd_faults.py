@@ -41,6 +41,8 @@ class Meaning(Enum):
     """Nothing happened; a new token will help."""
     REFUSED = auto()
     """Nothing happened, and only a person can change that."""
+    NO_GATEWAY = auto()
+    """Nothing happened; this member cannot do what the others may."""
     LEASE_LOST = auto()
     COMPACTED = auto()
     NO_SPACE = auto()
@@ -113,7 +115,7 @@ def _foreign(answer: HttpAnswer) -> EtcdFault:
     """No JSON: not etcd's gateway speaks, but etcd without it, or whoever stands in between."""
     if answer.status == HTTPStatus.NOT_FOUND:
         return EtcdFault(
-            Meaning.REFUSED,
+            Meaning.NO_GATEWAY,
             "it has no JSON gateway; start etcd without --enable-grpc-gateway=false",
         )
     text = answer.body[:80].decode("ascii", "replace").strip()

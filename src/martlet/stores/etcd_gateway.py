@@ -208,14 +208,14 @@ class EtcdGateway:
     async def _ask_once(self, member: EtcdMember, call: _Call) -> tuple[JsonObject, int]:
         """The answer and the revision it is of."""
         try:
-            answer = await self._exchange(member, call, fresh=False)
+            answer = await self._exchange(member, call)
         except AnswerLate:
             raise
         except AnswerLost:
-            # An idle connection whose end we had not noticed yet, perhaps: a new one tells.
+            # Perhaps an idle connection whose end we had not noticed yet; now only a new one is left.
             if not call.is_repeatable:
                 raise
-            answer = await self._exchange(member, call, fresh=True)
+            answer = await self._exchange(member, call)
         try:
             message = unpack(answer.body)
             if call.path == LEASE_KEEP_ALIVE:  # the one stream that is of one message
@@ -226,11 +226,11 @@ class EtcdGateway:
         except BadAnswer as error:
             raise AnswerLost(str(error)) from error
 
-    async def _exchange(self, member: EtcdMember, call: _Call, *, fresh: bool) -> HttpAnswer:
+    async def _exchange(self, member: EtcdMember, call: _Call) -> HttpAnswer:
         """Ask with a token if one is wanted, and once more with a new one if etcd no longer takes it."""
         for attempt in range(2):
             self._check_usable()
-            connection = await member.take(fresh=fresh)
+            connection = await member.take()
             try:
                 token = await self._token_for(connection)
                 answer = await connection.exchange("POST", call.path, call.body, _headers(token), call.seconds)
@@ -239,6 +239,8 @@ class EtcdGateway:
             if answer.status == HTTPStatus.OK:
                 return answer
             fault = fault_of(answer)
+            if fault.meaning is Meaning.NO_GATEWAY:
+                raise fault.error(member.endpoint)
             if fault.meaning is not Meaning.TOKEN or not self._forget_token(token, is_last=attempt > 0):
                 break
         raise CallFailed(fault, member.endpoint)
@@ -257,6 +259,8 @@ class EtcdGateway:
                 await member.drop(connection)
                 raise
             await connection.close()
+            if fault.meaning is Meaning.NO_GATEWAY:
+                raise fault.error(member.endpoint)
             if fault.meaning is not Meaning.TOKEN or not self._forget_token(token, is_last=attempt > 0):
                 break
         raise CallFailed(fault, member.endpoint)

@@ -42,9 +42,9 @@ class EtcdMember:
         self._is_known = False
         self._is_closed = False
 
-    async def take(self, *, fresh: bool = False) -> HttpConnection:
+    async def take(self) -> HttpConnection:
         """A connection for one exchange: an idle one, or a new one. `CannotConnect` and `StoreRefused` say why not."""
-        while self._idle and not fresh:
+        while self._idle:
             connection = self._idle.pop()
             if connection.is_usable:
                 return connection
@@ -72,12 +72,16 @@ class EtcdMember:
             self._idle.append(connection)
 
     async def drop(self, connection: HttpConnection) -> None:
-        """A connection broke: who answers there next may be somebody else."""
+        """A connection broke: the idle ones have likely too, and who answers there next may be somebody else."""
         self._is_known = False
         await connection.close()
+        await self._close_idle()
 
     async def close(self) -> None:
         self._is_closed = True
+        await self._close_idle()
+
+    async def _close_idle(self) -> None:
         idle, self._idle = self._idle, []
         for connection in idle:
             await connection.close()

@@ -31,7 +31,7 @@ from typing_extensions import TypeVarTuple, Unpack
 
 from martlet.base.invariant import invariant
 from martlet.base.randomness import Randomness
-from martlet.testing.sim_guard import SimEscape
+from martlet.testing.sim_guard import SimEscape, real_world_refused
 from martlet.testing.sim_randomness import SimRandomness
 from martlet.testing.sim_refusals import RefusingLoop
 from martlet.testing.sim_scheduler import NS_PER_SECOND, SimScheduler
@@ -187,17 +187,18 @@ class SimLoop(RefusingLoop):
             work()
 
     def bury(self) -> None:
-        """After the simulation: close what the process left behind, with this loop dead so that it has no effect."""
+        """After the simulation: unwind what the process left behind, with this loop dead so that it has no effect."""
         self.kill()
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
-            coroutine = task.get_coro()
-            try:
-                if not task.done():
-                    coroutine.close()
-            except BaseException:  # whatever a dead process' clean-up raises concerns nobody
-                logger.debug("closing the remains of %s", task.get_name(), exc_info=True)
+        outer = events._get_running_loop()  # noqa: SLF001 - clean-up code may ask which loop runs
+        events._set_running_loop(self)  # noqa: SLF001
+        try:
+            with real_world_refused():
+                while self._tasks:
+                    tasks, self._tasks = self._tasks, []
+                    for task in tasks:
+                        task.unwind()
+        finally:
+            events._set_running_loop(outer)  # noqa: SLF001
         self._generators.clear()
 
     def unfinished_tasks(self) -> "list[SimTask[Any]]":

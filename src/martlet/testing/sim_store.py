@@ -6,8 +6,9 @@ new one on an old state is a restart. There is no chance and no thread in it: th
 answers, and leases run out by the given clock.
 
 Faults: `lose_next_answer` makes one commit's outcome unknown, whether it happened or not; `refuse_next` makes calls
-fail before they do anything; `disconnect` makes all of them fail, waiting watches included; `SimStoreState.compact`
-forgets the history, as an etcd may do at any time.
+fail before they do anything; `disconnect` makes all of them fail, waiting watches included; `hold_watches` lets a
+connection's watches fall behind while its calls go on. `SimStoreState.compact` forgets the history and
+`SimStoreState.restart_leases` gives every lease its full time again, as an etcd may do at any time.
 
 Proved by: tests/properties/test_meta_store.py, which holds it equal to the SQLite store
 """
@@ -46,6 +47,25 @@ class _Lease:
     expires_at_ms: int
 
 
+class WaitingWatches:
+    """What wakes each waiting watch, in the order in which they began: a set's order differs from run to run."""
+
+    __slots__ = ("_events",)
+
+    def __init__(self) -> None:
+        self._events: dict[asyncio.Event, None] = {}
+
+    def add(self, moved: asyncio.Event) -> None:
+        self._events[moved] = None
+
+    def discard(self, moved: asyncio.Event) -> None:
+        self._events.pop(moved, None)
+
+    def wake(self) -> None:
+        for moved in self._events:
+            moved.set()
+
+
 class SimStoreState:
     """The content of a store, shared by all connections to it."""
 
@@ -54,8 +74,8 @@ class SimStoreState:
         self.floor = 0
         """History up to this revision is gone."""
         self.entries: dict[str, Entry] = {}
-        self.moved: set[asyncio.Event] = set()
-        """Set, one per waiting watch, when the revision moves."""
+        self.moved = WaitingWatches()
+        """Woken when the revision moves."""
         self._history: list[Change] = []
         self._history_revisions = history_revisions
         self._leases: dict[LeaseId, _Lease] = {}
@@ -102,7 +122,7 @@ class SimStoreState:
         lease = LeaseId(self._next_lease)
         self._next_lease += 1
         self._leases[lease] = _Lease(ttl_ms, now_ms + ttl_ms)
-        self._wake()  # waiting watches must learn when this one runs out
+        self.moved.wake()  # waiting watches must learn when this one runs out
         return lease
 
     def keep_alive(self, lease: LeaseId, now_ms: int) -> None:
@@ -117,6 +137,11 @@ class SimStoreState:
         overdue = [(held.expires_at_ms, lease) for lease, held in self._leases.items() if held.expires_at_ms <= now_ms]
         for _, lease in sorted(overdue):
             self.end_lease(lease)
+
+    def restart_leases(self, now_ms: int) -> None:
+        """Every lease lives for its full time from now, as after a change of etcd's leader: they run out late."""
+        for held in self._leases.values():
+            held.expires_at_ms = now_ms + held.ttl_ms
 
     def next_expiry_ms(self) -> int | None:
         return min((held.expires_at_ms for held in self._leases.values()), default=None)
@@ -146,11 +171,7 @@ class SimStoreState:
         self._history.append(Change(self.revision, tuple(sorted(events, key=lambda event: event.key))))
         if self.revision % _TRIM_EVERY == 0 and self.revision > self._history_revisions:
             self._forget(self.revision - self._history_revisions)
-        self._wake()
-
-    def _wake(self) -> None:
-        for moved in self.moved:
-            moved.set()
+        self.moved.wake()
 
     def _forget(self, up_to_revision: int) -> None:
         self._history = [change for change in self._history if change.revision > up_to_revision]
@@ -165,9 +186,10 @@ class SimStore:
         self._clock = clock
         self._closed = False
         self._connected = True
+        self._are_watches_held = False
         self._refusals = 0
         self._lost_answers: deque[bool] = deque()
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting = WaitingWatches()
 
     # --- faults
 
@@ -182,10 +204,18 @@ class SimStore:
     def disconnect(self) -> None:
         """Every call and every waiting watch raises StoreUnavailable until `reconnect`."""
         self._connected = False
-        self._wake_waiting()
+        self._waiting.wake()
 
     def reconnect(self) -> None:
         self._connected = True
+
+    def hold_watches(self) -> None:
+        """Watches deliver nothing until `release_watches`; calls go on. Nothing bounds the delay of a watch."""
+        self._are_watches_held = True
+
+    def release_watches(self) -> None:
+        self._are_watches_held = False
+        self._waiting.wake()
 
     # --- the port
 
@@ -229,7 +259,7 @@ class SimStore:
                     await self._begin()
                 except StoreClosed:
                     return
-                for change in self.state.changes_after(position):
+                for change in () if self._are_watches_held else self.state.changes_after(position):
                     events = tuple(event for event in change.events if event.key.startswith(prefix))
                     position = change.revision
                     yield Change(position, events)
@@ -252,7 +282,7 @@ class SimStore:
 
     async def close(self) -> None:
         self._closed = True
-        self._wake_waiting()
+        self._waiting.wake()
         await asyncio.sleep(0)
 
     async def _begin(self) -> None:
@@ -277,7 +307,3 @@ class SimStore:
                 await moved.wait()
         except TimeoutError:
             return
-
-    def _wake_waiting(self) -> None:
-        for moved in self._waiting:
-            moved.set()

@@ -3,9 +3,13 @@
 import asyncio
 from collections.abc import Coroutine, Generator
 from contextvars import Context
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
+
+from martlet.testing.sim_disk import SimCrash
 
 _T = TypeVar("_T")
+
+_UNWIND_STEPS_MAX: Final = 1_000
 
 
 class SimTask(asyncio.Task[_T]):
@@ -25,9 +29,28 @@ class SimTask(asyncio.Task[_T]):
     def __hash__(self) -> int:
         return self.number
 
+    def unwind(self) -> None:
+        """Take an abandoned task's coroutine apart, so that the garbage collector finds nothing to close.
+
+        Thrown into, not closed: closing is refused by code that awaits while it cleans up.
+        """
+        self._log_destroy_pending = False
+        coroutine = self.get_coro()
+        for _ in range(_UNWIND_STEPS_MAX):
+            if self.done():
+                return
+            try:
+                coroutine.throw(SimCrash())
+            except BaseException:  # whatever a dead process' clean-up comes to concerns nobody
+                return
+
     def place(self) -> str:
-        """Where it waits, for reports."""
-        frames = self.get_stack()
-        if not frames:
-            return "its end"
-        return f"{frames[-1].f_code.co_qualname}:{frames[-1].f_lineno}"
+        """Where it waits, for reports: the innermost two functions."""
+        places: list[str] = []
+        awaited: Any = self.get_coro()
+        while awaited is not None:
+            frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
+            if frame is not None:
+                places.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
+            awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
+        return " > ".join(places[-2:]) or "its end"

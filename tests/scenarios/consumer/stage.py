@@ -1,7 +1,7 @@
 """The stage on which stories of consumer groups and of migration are played: two protocols, topics, and the verbs.
 
-Partitions are written and shown as `orders:0,1;clicks:0`. Members of KIP-848 choose their ids; ids that the broker gives
-are shown as the name they begin with and a number, `a#1`, and named in commands in the same way.
+Partitions are written and shown as `orders:0,1;clicks:0`. Members of KIP-848 choose their ids; ids that the broker
+gives are shown as the name they begin with and a number, `a#1`, and named in commands in the same way.
 """
 
 import dataclasses
@@ -229,8 +229,8 @@ class Stage:
                 return self._named(frozenset(parts))
             case SyncGroupResponse():
                 shown = read_assignment(value.assignment)
-                parts = "" if shown is None or value.error_code else f" {_joined(shown.partitions)}"
-                return f"SyncGroupResponse{_code(value.error_code)}{parts}"
+                got = "" if shown is None or value.error_code else f" {_joined(shown.partitions)}"
+                return f"SyncGroupResponse{_code(value.error_code)}{got}"
             case ClassicMemberStored():
                 shown = read_assignment(value.assignment)
                 return f"{value.member_id} {_joined(shown.partitions) if shown else value.assignment!r}"

@@ -254,6 +254,13 @@ def test_closing_tells_everybody_who_waits() -> None:
     assert len(parked.answers) == len(uncommitted.answers) == 1
 
 
+def test_a_shard_closed_for_a_reason_gives_it_to_everybody() -> None:
+    bench = Bench(active=False)
+    bench.shard.close(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its log is damaged"))
+    assert bench.get("a").code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.shard.state is ShardState.CLOSED
+
+
 def test_a_log_that_closes_closes_its_shard() -> None:
     bench = Bench()
     parked = bench.wait("b")

@@ -176,6 +176,14 @@ async def test_a_commit_refused_as_busy_is_sent_to_the_next_member() -> None:
         assert await store.commit({}, {"a": b""}) == (True, 5)
 
 
+async def test_a_member_that_lost_its_gateway_is_passed_over() -> None:
+    server = script()
+    async with ScriptedServer(lambda _: ok(5, succeeded=True)) as other, opened(server, other.endpoint) as store:
+        server.answer = lambda _: (404, b"404 page not found")
+        assert await store.commit({}, {"a": b""}) == (True, 5)
+        assert await store.get("a") is None
+
+
 async def test_a_cancelled_call_does_not_leave_its_answer_to_the_next() -> None:
     server = script(txn=SILENCE)
     async with opened(server) as store:

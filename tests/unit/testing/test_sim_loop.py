@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import contextvars
+import os
 import socket
 import threading
 import time
@@ -334,7 +335,7 @@ ESCAPES: list[Callable[[], object]] = [
     socket.socket,
     lambda: threading.Thread(target=print).start(),
     lambda: time.sleep(0),
-    lambda: open("escaped-file", "w"),
+    lambda: os.open("escaped-file", os.O_WRONLY | os.O_CREAT),
     lambda: socket.getaddrinfo("localhost", 80),
 ]
 

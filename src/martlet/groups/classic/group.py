@@ -52,6 +52,8 @@ class ClassicGroup:
     leader: str | None = None
     is_stored: bool = False
     """The log knows it; a group that it does not know vanishes with the last one who wanted to join."""
+    is_unsettled: bool = False
+    """Its record has members but no leader: it was made for members that have not met in a generation yet."""
     members: MutableMapping[str, Member] = field(default_factory=dict)
     instances: MutableMapping[str, str] = field(default_factory=dict)
     """Instance id to member id."""
@@ -101,6 +103,7 @@ class ClassicGroup:
             protocol_name=self.protocol_name,
             leader=self.leader,
             is_stored=self.is_stored,
+            is_unsettled=self.is_unsettled,
             members=Overlay(self.members),
             instances=Overlay(self.instances),
             protocol_counts=Overlay(self.protocol_counts),
@@ -185,6 +188,7 @@ class ClassicGroup:
         """
         self.state = ClassicState.STABLE if record.members else ClassicState.EMPTY
         self.is_stored = True
+        self.is_unsettled = bool(record.members) and record.leader is None
         self.changed_at_ms = record.changed_at_ms
         self.generation = record.generation
         self.protocol_type = record.protocol_type or None
@@ -304,6 +308,7 @@ class ClassicGroup:
         if self.state is ClassicState.COMPLETING_REBALANCE:
             self.assignments = {}
         self._move(ClassicState.PREPARING_REBALANCE)
+        self.is_unsettled = False
         self.unsynced, self.syncing = {}, {}
         self.initial = event.initial
 

@@ -136,11 +136,11 @@ def expire_pending_member(plan: Plan, member_id: str) -> None:
 
 
 def watch_loaded_members(plan: Plan) -> None:
-    """After loading, every member gets a full session to show itself; a group that is too large now rebalances."""
+    """After loading, every member gets a full session to show itself; groups that cannot stay as they are rebalance."""
     group = plan.group
     for member in group.members.values():
         plan.watch(member)
-    if len(group.members) > plan.options.group_max_size:
+    if group.is_unsettled or len(group.members) > plan.options.group_max_size:
         prepare_rebalance(plan)
 
 

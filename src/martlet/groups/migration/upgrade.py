@@ -76,7 +76,9 @@ class Upgrading:
             raise _refusal(group, "its members do not use the protocol of consumers")
         if len(group.members) > self._options.consumer_max_size:
             raise _refusal(group, f"it has more than {self._options.consumer_max_size} members")
-        group_id, epoch = group.group_id, group.generation
+        group_id = group.group_id
+        # A group in its first rebalance has no generation yet, and an epoch of 0 would tell a member to join.
+        epoch = max(group.generation, 1)
         members: list[GroupRecord] = []
         targets: list[GroupRecord] = []
         currents: list[GroupRecord] = []

@@ -262,6 +262,21 @@ def test_a_consumer_group_goes_on_as_a_classic_one_with_all_that_its_members_sai
     assert room.heartbeat("a", 7) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_a_group_taken_over_from_the_consumer_protocol_rebalances_after_a_restart() -> None:
+    members = [ClassicMemberStored(name, None, "c", "/h", 60_000, 10_000, b"m", b"p") for name in "ab"]
+    record = ClassicGroupStored("g", "consumer", 7, "range", None, 5, tuple(members))
+    room = GroupRoom()
+    room.call(lambda machine, now_ms: machine.adoption(record, {}, now_ms, rebalance=True))
+    room.reload()
+    assert room.heartbeat("a", 7) is ErrorCode.REBALANCE_IN_PROGRESS
+    first = room.join("a")
+    assert room.join("b").generation_id == 8
+    assert answer_of(first).generation_id == 8
+    room.sync("a", 8, {"a": b"p0", "b": b"p1"})
+    room.reload()
+    assert room.heartbeat("b", 8) is ErrorCode.NONE
+
+
 class CountingDict(dict[str, Member]):
     """Counts how many entries were looked through."""
 
