@@ -160,7 +160,7 @@ class MigrationMachine(RuleBasedStateMachine):
                 classic.step()
                 self.nobody_reads_what_another_one_reads()
             self.context.advance(1_500)
-        everybody = [*self.modern, *self.classic]
+        everybody: list[HonestMember | HonestClassicMember] = [*self.modern, *self.classic]
         if not everybody:
             return
         machine = self.context.machine

@@ -164,32 +164,33 @@ class GroupLag:
                 partition = self._find_partition(topic, index)
                 if partition is None or partition.offline or offset < 0:
                     continue
-                lag = await self._lag((group, topic, index), partition, offset, batches)
                 topics = found.setdefault(group, {})
-                topics[topic] = topics.get(topic, NO_LAG).plus(lag)
+                unread = partition.high_watermark - max(offset, partition.log.log_start_offset)
+                if unread <= 0:
+                    topics.setdefault(topic, NO_LAG)
+                    continue
+                seconds = await self._age_seconds((group, topic, index), partition, unread, batches)
+                topics[topic] = topics.get(topic, NO_LAG).plus(Lag(unread, seconds))
         self._batches = batches
         self._publish(found, members)
 
-    async def _lag(
+    async def _age_seconds(
         self,
         key: tuple[str, str, int],
         partition: Partition,
-        committed: int,
+        unread: int,
         batches: dict[tuple[str, str, int], ReadBatch],
-    ) -> Lag:
-        log_start, end = partition.log.log_start_offset, partition.high_watermark
-        first_unread = max(committed, log_start)
-        if first_unread >= end:
-            return NO_LAG
+    ) -> float:
+        """How old the first of so many unread messages is; 0 when that cannot be told."""
+        first_unread = partition.high_watermark - unread
         batch = self._batches.get(key)
         if batch is None or not batch.answers(first_unread, partition.leader_epoch):
             batch = await self._read(partition, first_unread)
         if batch is None:
-            return Lag(end - first_unread, 0.0)
+            return 0.0
         batches[key] = batch
         made_at_ms = batch.timestamp_at(first_unread)
-        age_ms = self._clock.now_ms() - made_at_ms if made_at_ms >= 0 else 0
-        return Lag(end - first_unread, max(0, age_ms) / 1000)
+        return max(0, self._clock.now_ms() - made_at_ms) / 1000 if made_at_ms >= 0 else 0.0
 
     async def _read(self, partition: Partition, offset: int) -> ReadBatch | None:
         """Look at the batch with the first message from `offset` on; None when that cannot be done now."""

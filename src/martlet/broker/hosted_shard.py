@@ -5,7 +5,6 @@ a deleted topic's offsets must go, or they would be taken for those of a new top
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection
 from functools import partial
 
@@ -16,8 +15,6 @@ from martlet.coordinator.ports import ShardHost
 from martlet.coordinator.result import RecordCodec, Result
 from martlet.coordinator.shard import RETRY_MS, Shard, ShardState
 from martlet.groups.machine import GroupsMachine
-
-logger = logging.getLogger(__name__)
 
 
 class HostedShard:
@@ -79,7 +76,6 @@ class HostedShard:
 
     def _news_taken(self, changed: set[str], deleted: set[str], response: object) -> None:
         if isinstance(response, ApiError) and self.is_active:
-            logger.warning("%s will be told of changed topics again: %s", self.shard.name, response)
             self._changed |= changed
             self._deleted |= deleted
             if self._retry is None:

@@ -81,6 +81,7 @@ class Shard(Generic[R]):
         self._end_offset = 0
         self._committed_offset = 0
         self._busy = False
+        self._log_refuses = False
         self._no_parking: ApiError | None = None
         self._closed_with: ApiError | None = None
 
@@ -183,7 +184,8 @@ class Shard(Generic[R]):
             self._carry_out(result, None)
             return
         except ApiError as error:
-            logger.warning("a timer of %s will be tried again: %s", self.name, error)
+            if not self._log_refuses:
+                logger.warning("a timer of %s was refused and will be tried again: %s", self.name, error)
         except InvariantViolation as error:
             self._host.failed(error)
         except Exception:
@@ -226,7 +228,11 @@ class Shard(Generic[R]):
             if self._log.closed:
                 self.close()
                 raise self._refusal() from error
+            if not self._log_refuses:  # one line, however many requests and timers meet it
+                logger.warning("%s cannot store changes: %s", self.name, error)
+            self._log_refuses = True
             raise append_refusal(error) from error
+        self._log_refuses = False
         self._end_offset = next_offset
         if not self._log.when_committed(next_offset, lambda: self._committed(next_offset)):
             self._committed_offset = next_offset

@@ -25,13 +25,14 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from contextvars import Context
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from typing_extensions import TypeVarTuple, Unpack
 
 from martlet.base.invariant import invariant
 from martlet.base.randomness import Randomness
 from martlet.testing.sim_guard import SimEscape, real_world_refused
+from martlet.testing.sim_ports import LocalTime, LoopNetwork, TrueTime
 from martlet.testing.sim_randomness import SimRandomness
 from martlet.testing.sim_refusals import RefusingLoop
 from martlet.testing.sim_scheduler import NS_PER_SECOND, SimScheduler
@@ -44,40 +45,6 @@ _Ts = TypeVarTuple("_Ts")
 _ExceptionHandler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
 
 _TASKS_PRUNED_FROM: Final = 256
-
-
-class LoopNetwork(Protocol):
-    """The network as one process sees it."""
-
-    async def connect(self, loop: "SimLoop", factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Any:
-        """Return (transport, protocol) once connected, or raise what a socket would."""
-        ...
-
-    def listen(
-        self, loop: "SimLoop", factory: Callable[[], asyncio.BaseProtocol], where: object, *, start: bool
-    ) -> asyncio.AbstractServer:
-        """Listen at (host, port) or on something bound before."""
-        ...
-
-
-class LocalTime(Protocol):
-    """How a machine's own clock runs against the world's."""
-
-    def local_ns(self, world_ns: int) -> int: ...
-
-    def world_ns(self, local_ns: int) -> int:
-        """The first moment of the world at which the local clock shows at least that much."""
-        ...
-
-
-class TrueTime:
-    """A clock without drift."""
-
-    def local_ns(self, world_ns: int) -> int:
-        return world_ns
-
-    def world_ns(self, local_ns: int) -> int:
-        return local_ns
 
 
 class SimLoop(RefusingLoop):

@@ -9,8 +9,8 @@ of an end, `connection_lost` is called once and from the loop.
 import asyncio
 import errno
 from collections import deque
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
 
 from martlet.testing.sim_link import Pipe, Signal
 
@@ -200,11 +200,10 @@ class SimTransport(asyncio.Transport):
             else:
                 self._read_ended = True
                 self._end_received()
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # noqa: BLE001 - asyncio ends a connection whose protocol raises
-            self._report(error, "Fatal error: protocol callback failed.")
+        except BaseException as error:
+            # As in asyncio: a connection whose protocol raises is over, and the loop reports it.
             self._lose(error)
+            raise
         self.kernel_has_news()
 
     def _hand_over(self) -> None:
@@ -270,20 +269,16 @@ class SimTransport(asyncio.Transport):
     def _maybe_pause_protocol(self) -> None:
         if len(self._unsent) > self._high and not self._writing_paused:
             self._writing_paused = True
-            self._call_protocol(self._protocol.pause_writing)
+            self._tell(self._protocol.pause_writing)
 
     def _maybe_resume_protocol(self) -> None:
         if self._writing_paused and len(self._unsent) <= self._low:
             self._writing_paused = False
-            self._call_protocol(self._protocol.resume_writing)
+            self._tell(self._protocol.resume_writing)
 
-    def _call_protocol(self, callback: Any) -> None:
-        try:
-            callback()
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # noqa: BLE001 - asyncio reports it and goes on
-            self._report(error, f"protocol.{callback.__name__}() failed")
+    def _tell(self, callback: Callable[[], None]) -> None:
+        # A handle reports what the protocol raises and goes on, as asyncio does here.
+        asyncio.Handle(callback, (), self._loop)._run()  # noqa: SLF001 - at once, not in the next turn
 
     # --- endings
 
@@ -312,11 +307,6 @@ class SimTransport(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self._is_closing or self._loop.is_dead
-
-    def _report(self, error: BaseException, message: str) -> None:
-        self._loop.call_exception_handler(
-            {"message": message, "exception": error, "transport": self, "protocol": self._protocol}
-        )
 
     # --- reading and settings
 

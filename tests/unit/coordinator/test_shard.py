@@ -176,6 +176,17 @@ def test_a_timer_whose_records_cannot_be_stored_fires_again_a_second_later() -> 
     assert bench.machine.numbers == {}
 
 
+def test_a_log_that_takes_nothing_is_worth_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    for number in range(5):
+        bench.put(f"name{number}", 1)
+    bench.log.refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+    bench.clock.advance(LAPSE_MS)
+    bench.shard.fire_due(10)
+    bench.put("a", 1)
+    assert caplog.messages == ["toy-0 cannot store changes: the disk is full"]
+
+
 def test_what_a_loaded_machine_wants_is_tried_again_when_it_cannot_be_stored() -> None:
     class Tidying(ToyMachine):
         def on_loaded(self, now_ms: int) -> Result[ToyRecord]:

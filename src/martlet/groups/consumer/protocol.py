@@ -49,6 +49,7 @@ from martlet.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 
+_REGEX_SPREAD_MS = 100
 _MODERN_OFFSET_COMMIT = 9
 """The first version of OffsetCommit that carries a member epoch."""
 
@@ -153,14 +154,17 @@ class ConsumerProtocol:
         """Give every member its full time again, and make up for what happened to topics in the meantime."""
         records: list[object] = []
         timers: list[SetTimer] = []
+        with_regex = 0
         for group in self.groups.values():
             if group.is_empty:
                 continue
-            records += topic_news.refresh(group, self._topics, now_ms)
+            records += topic_news.refresh(group, self._topics)
             for member in group.members.values():
                 timers += self._timers_after_loading(group, member)
             if group.regexes:
-                timers.append(SetTimer(("regex", group.group_id), self._options.consumer_regex_refresh_ms))
+                # Soon, since topics may have come in the meantime; one group after the other, since it takes a while.
+                with_regex += 1
+                timers.append(SetTimer(("regex", group.group_id), with_regex * _REGEX_SPREAD_MS))
             if group.epoch > group.target_epoch and len(group.members) > AT_ONCE_MEMBERS_MAX:
                 records.append(AssignmentDue(group.group_id))
                 timers.append(SetTimer(("assign", group.group_id), ASSIGN_DELAY_MS))
@@ -178,8 +182,9 @@ class ConsumerProtocol:
         if key[0] == "regex":
             if not group.regexes:
                 return Result()
-            again = SetTimer(key, self._options.consumer_regex_refresh_ms)
-            return Result(records=topic_news.refresh(group, self._topics, now_ms), timers=[again])
+            interval_ms = self._options.consumer_regex_refresh_ms
+            records = topic_news.refresh_regexes(group, self._topics, now_ms, interval_ms)
+            return Result(records=records, timers=[SetTimer(key, interval_ms)])
         member = group.members.get(key[2])
         if member is None:
             return Result()

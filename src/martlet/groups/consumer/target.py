@@ -78,7 +78,7 @@ def make_target(group: ConsumerGroup, outlook: GroupOutlook, topics: TopicsView,
 
 def preferred_assignor(votes: Mapping[str, int], options: GroupsOptions) -> str:
     """The one most members ask for; without a vote, or when votes are equal, the one configured first."""
-    known = [name for name in options.consumer_assignors if name in ASSIGNORS]
+    known = [name for name in options.consumer_assignors if name in ASSIGNORS] or list(ASSIGNORS)
     return max(known, key=lambda name: votes.get(name, 0))
 
 

@@ -7,11 +7,13 @@ import pytest
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.groups.consumer.events import AssignmentDue
 from martlet.groups.consumer.target import ASSIGN_DELAY_MS, AT_ONCE_MEMBERS_MAX
+from martlet.groups.consumer.topic_news import MATCHES_MAX
 from martlet.groups.options import GroupsOptions
 from martlet.groups.records import (
     ConsumerGroupStored,
     ConsumerMemberStored,
     CurrentAssigned,
+    RegexResolved,
     TargetAssigned,
     TargetEpochStored,
 )
@@ -199,3 +201,33 @@ def test_late_timers_of_members_long_gone_do_nothing() -> None:
         bench.context.take_records()
         bench.context.call(lambda machine, now_ms, key=key: machine.on_timer(key, now_ms))  # type: ignore[misc]
         assert bench.context.take_records() == []
+
+
+def test_topics_that_came_while_nobody_looked_are_found_by_expressions_soon_after_loading() -> None:
+    bench = ConsumerBench(SimTopics(orders=1))
+    request = join_request("a", [])
+    request.subscribed_topic_regex = "o.*"
+    bench.send(request)
+    bench.topics.create("offers", 2)
+    bench.context.reload()
+    bench.context.advance(1_000)
+    assert bench.group.regexes["o.*"].topics == ("offers", "orders")
+    assert bench.group.epoch == 2
+
+
+def test_a_group_with_very_many_expressions_has_them_looked_at_in_turns() -> None:
+    topics = SimTopics(**{f"t{number}": 1 for number in range(100)})
+    bench = ConsumerBench(topics, GroupsOptions(consumer_regex_refresh_ms=20_000))
+    for number in range(MATCHES_MAX // 100 + 50):
+        request = join_request(f"m{number}", [])
+        request.subscribed_topic_regex = f"t{number}|new"
+        bench.send(request)
+    bench.topics.create("new", 1)
+    found = set()
+    for _ in range(2):
+        bench.context.take_records()
+        bench.context.advance(20_000)
+        records = [record for record in bench.context.take_records() if isinstance(record, RegexResolved)]
+        assert len(records) <= MATCHES_MAX // 100
+        found |= {record.regex for record in records}
+    assert len(found) == len(bench.group.regexes)
