@@ -94,10 +94,29 @@ def broker_settings(host: SimHost, **changes: Any) -> BrokerSettings:
     return BrokerSettings(data="/data", kafka=f"{host.name}:{KAFKA_PORT}", operations=f"{host.name}:9644", **changes)
 
 
-async def run_broker(host: SimHost, settings: BrokerSettings) -> BaseException:
-    """The main function of a broker's process: serve until it fails; returns the reason."""
+class StopRequest:
+    """What SIGTERM is to a real process: whoever runs the broker waits for it."""
+
+    def __init__(self, host: SimHost) -> None:
+        self._host = host
+        self._wanted: asyncio.Event | None = None
+
+    async def wait(self) -> None:
+        self._wanted = asyncio.Event()
+        await self._wanted.wait()
+
+    def send(self) -> None:
+        """Ask the process that runs now, if one does, to stop cleanly."""
+        if self._host.is_running and self._host.loop is not None and self._wanted is not None:
+            self._host.loop.call_soon(self._wanted.set)
+
+
+async def run_broker(host: SimHost, settings: BrokerSettings, request: StopRequest | None = None) -> None:
+    """The main function of a broker's process: serve until it fails or is asked to stop."""
     app = SimulatedBroker(host, settings)
     await app.start()
-    failure = await app.wait_failed()
+    endings = [asyncio.create_task(app.wait_failed())]
+    if request is not None:
+        endings.append(asyncio.create_task(request.wait()))
+    await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
     await app.stop()
-    return failure

@@ -1,8 +1,8 @@
 """One seed's run of a single broker under faults, and the judgement of what its clients saw.
 
 A publisher sends numbered messages with acks=all and idempotence, a tail reader follows, and meanwhile faults strike:
-kills, power losses, crashes at a drawn disk change, pauses, network cuts, resets, drips and store outages. Then all
-heals, what is left is delivered, and everything is read back.
+kills, power losses, crashes at a drawn disk change, clean stops, failing syncs and writes, pauses, clock jumps, network
+cuts, resets, drips and store outages. Then all heals, what is left is delivered, and everything is read back.
 
 The promise that is judged: what was acknowledged is there at the offset told, exactly once; what was not
 acknowledged is there at most once; per partition messages are in the order of sending; nobody ever read anything
@@ -25,7 +25,7 @@ from martlet.client.options import ClientOptions
 from martlet.client.producer import Producer, ProducerOptions
 from martlet.testing.sim_remote_store import STORE_NAME
 from martlet.testing.sim_world import SimTimeout, SimWorld
-from tests.sim.simulated_broker import KAFKA_PORT, broker_settings, run_broker, simulated_parts
+from tests.sim.simulated_broker import KAFKA_PORT, StopRequest, broker_settings, run_broker, simulated_parts
 
 TOPIC = "orders"
 PARTITIONS = 2
@@ -100,6 +100,7 @@ class SingleBrokerRun:
         self.publisher = world.add_host("publisher")
         self.reader = world.add_host("reader")
         self.settings = broker_settings(self.broker, default_partitions=PARTITIONS, checkpoint_interval_ms=1_000)
+        self.stop_request = StopRequest(self.broker)
         self._restart_after_ms = 0
         self._published = False
         self._supervise()
@@ -110,7 +111,7 @@ class SingleBrokerRun:
         """Start the broker whenever it is down and its time has come."""
         world = self.world
         if not self.broker.is_running and world.now_ms >= self._restart_after_ms:
-            self.broker.start(partial(run_broker, self.broker, self.settings))
+            self.broker.start(partial(run_broker, self.broker, self.settings, self.stop_request))
         world.at_ms(world.now_ms + 50, self._supervise)
 
     async def publish(self) -> None:
@@ -189,7 +190,7 @@ class SingleBrokerRun:
     def plan_faults(self) -> None:
         draw = self.world.workload.below
         for _ in range(3 + draw(8)):
-            self.world.at_ms(1_000 + draw(FAULTS_END_MS - 1_000), partial(self._strike, draw(13), draw(3_000)))
+            self.world.at_ms(1_000 + draw(FAULTS_END_MS - 1_000), partial(self._strike, draw(14), draw(3_000)))
 
     def _strike(self, kind: int, length_ms: int) -> None:
         world, network = self.world, self.world.network
@@ -223,6 +224,9 @@ class SingleBrokerRun:
                 self.broker.disk.fail_next_sync()
             case 11 if self.broker.is_running:
                 self.broker.disk.fail_next_write()
+            case 12:
+                self._restart_after_ms = end_ms
+                self.stop_request.send()
             case _:
                 world.store_server.stop()
                 world.store_server.state.compact()

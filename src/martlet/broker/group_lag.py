@@ -86,6 +86,53 @@ class ReadBatch(NamedTuple):
         return self.base_offset <= offset <= self.last_offset and leader_epoch == self.leader_epoch
 
 
+class Series:
+    """Gathers the numbers of one turn under a bounded number of labels (L1); groups that have series keep them."""
+
+    __slots__ = ("_own", "_room", "_topic_counts", "lags", "members")
+
+    def __init__(self, known: set[str], groups_max: int) -> None:
+        self._own = known - {OTHER}
+        self._room = groups_max - len(self._own)
+        self._topic_counts: dict[str, int] = {}
+        self.lags: dict[tuple[str, str], Lag] = {}
+        self.members: dict[str, int] = {}
+
+    def add(self, group: str, topic: str, lag: Lag) -> None:
+        labels = (group, topic)
+        so_far = self.lags.get(labels)
+        if so_far is None:
+            labels = self._labels(group, topic)
+            so_far = self.lags.get(labels)
+        if so_far is None:
+            self.lags[labels] = lag
+        elif lag is not NO_LAG:
+            self.lags[labels] = so_far.plus(lag)
+
+    def add_members(self, group: str, count: int) -> None:
+        label = group if self._has_own(group) else OTHER
+        self.members[label] = self.members.get(label, 0) + count
+
+    def _labels(self, group: str, topic: str) -> tuple[str, str]:
+        """What a group and a topic that have no series yet are counted under."""
+        if not self._has_own(group):
+            return OTHER, OTHER
+        count = self._topic_counts.get(group, 0)
+        if count >= TOPICS_PER_GROUP_MAX:
+            return group, OTHER
+        self._topic_counts[group] = count + 1
+        return group, topic
+
+    def _has_own(self, group: str) -> bool:
+        if group in self._own:
+            return True
+        if self._room <= 0 or group == OTHER or len(group) > LABEL_CHARACTERS_MAX:
+            return False
+        self._own.add(group)
+        self._room -= 1
+        return True
+
+
 class GroupLag:
     """Owns the lag series of one broker; lives on its event loop from `start` to `aclose`."""
 
@@ -151,28 +198,26 @@ class GroupLag:
 
     async def refresh(self) -> None:
         """Find out anew how far every group is behind."""
-        found: dict[str, dict[str, Lag]] = {}
+        series = Series({group for group, _ in self.lags} | set(self.members), self._groups_max)
         batches: dict[tuple[str, str, int], ReadBatch] = {}
-        members: dict[str, int] = {}
         turn = 0
         for machine in self._machines():
-            members.update(machine.member_counts())
+            for group, count in machine.member_counts():
+                series.add_members(group, count)
             for group, topic, index, offset in tuple(machine.committed_offsets()):
                 turn += 1
                 if turn % OFFSETS_PER_TURN == 0:
                     await asyncio.sleep(0)
                 partition = self._find_partition(topic, index)
-                if partition is None or partition.offline or offset < 0:
+                if partition is None or partition.closed_with is not None or offset < 0:
                     continue
-                topics = found.setdefault(group, {})
                 unread = partition.high_watermark - max(offset, partition.log.log_start_offset)
-                if unread <= 0:
-                    topics.setdefault(topic, NO_LAG)
-                    continue
-                seconds = await self._age_seconds((group, topic, index), partition, unread, batches)
-                topics[topic] = topics.get(topic, NO_LAG).plus(Lag(unread, seconds))
-        self._batches = batches
-        self._publish(found, members)
+                lag = NO_LAG
+                if unread > 0:
+                    lag = Lag(unread, await self._age_seconds((group, topic, index), partition, unread, batches))
+                series.add(group, topic, lag)
+            await asyncio.sleep(0)
+        self._batches, self.lags, self.members = batches, series.lags, series.members
 
     async def _age_seconds(
         self,
@@ -207,25 +252,6 @@ class GroupLag:
             # Deleted or cut in this moment, or not readable; whoever fetches it is told, and so is the log.
             logger.debug("the oldest unread message of %s cannot be dated: %s", partition.name, failure)
             return None
-
-    def _publish(self, found: dict[str, dict[str, Lag]], members: dict[str, int]) -> None:
-        """Put the numbers where a scrape finds them; groups that have series keep them (L1)."""
-        known = {group for group, _ in self.lags} | set(self.members)
-        candidates = [group for group in {*found, *members} if group != OTHER and len(group) <= LABEL_CHARACTERS_MAX]
-        candidates.sort(key=lambda group: (group not in known, group))
-        own = set(candidates[: self._groups_max])
-        lags: dict[tuple[str, str], Lag] = {}
-        for group, topics in sorted(found.items()):
-            for number, (topic, lag) in enumerate(sorted(topics.items())):
-                label = (OTHER, OTHER)
-                if group in own:
-                    label = (group, topic if number < TOPICS_PER_GROUP_MAX else OTHER)
-                lags[label] = lags.get(label, NO_LAG).plus(lag)
-        counts = {group: count for group, count in members.items() if group in own}
-        rest = sum(count for group, count in members.items() if group not in own)
-        if rest:
-            counts[OTHER] = rest
-        self.lags, self.members = lags, counts
 
 
 def read_batch(place: LogSlice, offset: int, leader_epoch: int) -> ReadBatch | None:

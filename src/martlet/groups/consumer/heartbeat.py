@@ -245,11 +245,28 @@ def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
     )
 
 
+def _says_nothing_new(before: ConsumerMemberStored, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> bool:
+    """Whether this is the usual heartbeat of a member to which nothing happened."""
+    return (
+        request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.rebalance_timeout_ms == -1
+        and request.server_assignor is None
+        and request.rack_id is None
+        and (request.instance_id is None or request.instance_id == before.instance_id)
+        and caller.client_id == before.client_id
+        and caller.client_host == before.client_host
+        and before.classic is None
+    )
+
+
 def _stored_after(
     update: MemberUpdate, request: ConsumerGroupHeartbeatRequest, caller: Caller, member_id: str
 ) -> ConsumerMemberStored:
     """What the member has told so far; fields it leaves out stay as they were."""
     before = update.before.stored if update.before is not None else None
+    if before is not None and update.replaced is None and _says_nothing_new(before, request, caller):
+        return before
     base = before or ConsumerMemberStored(update.group.group_id, member_id)
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     after = ConsumerMemberStored(

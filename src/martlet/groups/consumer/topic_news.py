@@ -16,7 +16,6 @@ from martlet.groups.consumer.topic_regex import matching_topics
 from martlet.groups.records import ConsumerGroupStored
 from martlet.groups.topics import TopicsView
 
-
 MATCHES_MAX: Final = 20_000
 """Names compared with expressions in one go, which takes about a tenth of a second."""
 
@@ -30,7 +29,7 @@ def refresh_regexes(group: ConsumerGroup, topics: TopicsView, now_ms: int, inter
     """The same, and what the group's expressions match: all of them, or those whose turn it is after so long."""
     change = SubscriptionChange(group, topics)
     names = list(topics.names())
-    regexes = list(group.regexes)
+    regexes = sorted(group.regexes)
     at_once = max(1, MATCHES_MAX // max(1, len(names)))
     if len(regexes) > at_once:
         start = now_ms // max(1, interval_ms) * at_once % len(regexes)
