@@ -71,10 +71,13 @@ class Publisher:
 
     def stop(self) -> list[int]:
         """End offsets, once everything is acknowledged."""
-        self._stopping.set()
-        self._thread.join()
+        self.cease()
         assert self._producer.flush(PATIENCE_SECONDS) == 0
         return self.ends
+
+    def cease(self) -> None:
+        self._stopping.set()
+        self._thread.join()
 
     def _run(self) -> None:
         while not self._stopping.wait(0.02):
@@ -103,7 +106,13 @@ class Group:
         self.id = f"group of {self.topic}"
         self.ledger = Ledger(partitions)
         self.members: dict[str, Member] = {}
+        self._publishers: list[Publisher] = []
         ConfluentAdapter().create_topic(servers, self.topic, partitions)
+
+    def publisher(self) -> Publisher:
+        """Messages flow from now on."""
+        self._publishers.append(Publisher(self.servers, self.topic, self.ledger.partitions))
+        return self._publishers[-1]
 
     def start(self, *names: str, kind: type[Member] | None = None, instance_id: str | None = None) -> None:
         for name in names:
@@ -119,6 +128,8 @@ class Group:
         return self.ledger.wait_shared(names, PATIENCE_SECONDS)
 
     def close(self) -> None:
+        for publisher in self._publishers:
+            publisher.cease()
         self.stop(*self.members)
 
     def epoch(self) -> int:
@@ -132,8 +143,6 @@ class GroupBehaviour:
     """Subclasses name their kind of member; the tests are inherited."""
 
     kind: ClassVar[type[Member]]
-    keeps_partitions: ClassVar[bool] = False
-    """Whether a rebalance leaves alone what does not move."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -148,7 +157,7 @@ class GroupBehaviour:
         group.close()
 
     def test_a_group_grows_to_four_and_shrinks_to_one_while_messages_flow(self, group: Group) -> None:
-        publisher = Publisher(group.servers, group.topic, PARTITIONS)
+        publisher = group.publisher()
         group.start("a")
         group.settle("a")
         group.start("b", "c", "d")
@@ -217,10 +226,8 @@ class GroupBehaviour:
 class CooperativeBehaviour(GroupBehaviour):
     """What is more where a rebalance moves only what has to move."""
 
-    keeps_partitions = True
-
     def test_a_rebalance_leaves_alone_what_does_not_move(self, group: Group) -> None:
-        publisher = Publisher(group.servers, group.topic, PARTITIONS)
+        publisher = group.publisher()
         group.start("a")
         group.settle("a")
         group.start("b")

@@ -13,6 +13,8 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener  # type: ignore
 from confluent_kafka import Consumer, KafkaError
 from kafka import ConsumerRebalanceListener as KafkaPythonListener  # type: ignore[import-untyped]
 from kafka import KafkaConsumer
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor  # type: ignore[import-untyped]
+from kafka.coordinator.assignors.range import RangePartitionAssignor  # type: ignore[import-untyped]
 
 from tests.clients.group_ledger import Reports
 
@@ -125,6 +127,8 @@ class NewConfluentMember(ConfluentMember):
 class KafkaPythonMember(Member):
     """kafka-python, whose heartbeats come from a thread of its own."""
 
+    assignor: ClassVar[Any] = RangePartitionAssignor
+
     def _consume(self) -> None:
         consumer = KafkaConsumer(
             bootstrap_servers=self._servers,
@@ -137,6 +141,7 @@ class KafkaPythonMember(Member):
             heartbeat_interval_ms=HEARTBEAT_MS,
             metadata_max_age_ms=500,
             max_poll_records=200,
+            partition_assignment_strategy=[self.assignor],
         )
         consumer.subscribe([self._topic], listener=_KafkaPythonReports(self))
         while not self._stopping.is_set():
@@ -145,6 +150,12 @@ class KafkaPythonMember(Member):
                 for message in batch:
                     self._reports.received(self.name, message.partition, message.offset)
         consumer.close()
+
+
+class CooperativeKafkaPythonMember(KafkaPythonMember):
+    """The same, keeping the partitions that stay."""
+
+    assignor: ClassVar[Any] = CooperativeStickyAssignor
 
 
 class _KafkaPythonReports(KafkaPythonListener):  # type: ignore[misc]
@@ -204,7 +215,14 @@ class _AiokafkaReports(ConsumerRebalanceListener):  # type: ignore[misc]
 
 KINDS: dict[str, type[Member]] = {
     kind.__name__: kind
-    for kind in (ConfluentMember, CooperativeConfluentMember, NewConfluentMember, KafkaPythonMember, AiokafkaMember)
+    for kind in (
+        ConfluentMember,
+        CooperativeConfluentMember,
+        NewConfluentMember,
+        KafkaPythonMember,
+        CooperativeKafkaPythonMember,
+        AiokafkaMember,
+    )
 }
 
 

@@ -8,12 +8,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from martlet.testing.running_broker import RunningBroker
 from tests.clients.group_behaviour import (
-    PARTITIONS,
     PATIENCE_SECONDS,
     CooperativeBehaviour,
     Group,
     GroupBehaviour,
-    Publisher,
     groups_broker,
     publish,
 )
@@ -55,7 +53,7 @@ class TestMigration:
         group.close()
 
     def test_members_of_both_protocols_share_a_group(self, group: Group) -> None:
-        publisher = Publisher(group.servers, group.topic, PARTITIONS)
+        publisher = group.publisher()
         group.start("old")
         group.settle("old")
         group.start("new", kind=NewConfluentMember)
@@ -66,7 +64,7 @@ class TestMigration:
         group.ledger.check()
 
     def test_a_group_is_upgraded_member_by_member_and_back(self, group: Group) -> None:
-        publisher = Publisher(group.servers, group.topic, PARTITIONS)
+        publisher = group.publisher()
         group.start("old 1", "old 2")
         group.settle("old 1", "old 2")
         group.stop("old 1")

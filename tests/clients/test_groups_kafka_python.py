@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.clients.group_behaviour import GroupBehaviour, leaks_collected
-from tests.clients.group_members import KafkaPythonMember
+from tests.clients.group_behaviour import CooperativeBehaviour, GroupBehaviour, leaks_collected
+from tests.clients.group_members import CooperativeKafkaPythonMember, KafkaPythonMember
 
 
 @pytest.fixture(autouse=True)
@@ -19,3 +19,10 @@ class TestKafkaPython(GroupBehaviour):
     """The classic protocol as the pure Python client speaks it."""
 
     kind = KafkaPythonMember
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+class TestCooperativeKafkaPython(CooperativeBehaviour):
+    """The same with its cooperative assignor."""
+
+    kind = CooperativeKafkaPythonMember

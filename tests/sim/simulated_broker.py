@@ -115,7 +115,7 @@ async def run_broker(host: SimHost, settings: BrokerSettings, request: StopReque
     """The main function of a broker's process: serve until it fails or is asked to stop."""
     app = SimulatedBroker(host, settings)
     await app.start()
-    endings = [asyncio.create_task(app.wait_failed())]
+    endings: list[asyncio.Task[Any]] = [asyncio.create_task(app.wait_failed())]
     if request is not None:
         endings.append(asyncio.create_task(request.wait()))
     await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)

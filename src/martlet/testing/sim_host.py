@@ -109,17 +109,20 @@ class SimHost:
 
     def crash(self, *, power_loss: bool) -> None:
         """End the process without any of its `finally`; with a power loss, all that was not synced is at risk."""
+        calls_itself = self.loop is not None and events._get_running_loop() is self.loop  # noqa: SLF001
+        self._crash(power_loss=power_loss, still_unwinds=calls_itself)
+
+    def _crash(self, *, power_loss: bool, still_unwinds: bool) -> None:
         if self.loop is None or not self._has_power:
             return
         self._note("power loss" if power_loss else "kill")
-        in_own_stack = events._get_running_loop() is self.loop  # noqa: SLF001 - who is calling?
         self.loop.kill()
         if power_loss:
             self._has_power = False
             self._world.network.power_lost(self.name)
         else:
             self._world.network.process_died(self.name)
-        if in_own_stack:
+        if still_unwinds:
             # What still unwinds must find a disk that refuses everything, not one that is back already.
             self.disk.stop_after(-1)
             self._world.scheduler.alarm_in(0, lambda: self._finish_crash(power_loss=power_loss))
@@ -146,7 +149,7 @@ class SimHost:
 
     def _stopped_by_disk(self) -> None:
         if self.is_running:
-            self.crash(power_loss=self.dies_by_power)
+            self._crash(power_loss=self.dies_by_power, still_unwinds=True)
 
     def _finish_crash(self, *, power_loss: bool) -> None:
         self.disk.crash("power" if power_loss else "process")

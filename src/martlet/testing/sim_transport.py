@@ -85,13 +85,13 @@ class SimSocket:
 
     # --- from the process
 
-    def send(self, data: bytes) -> int:
+    def send(self, data: bytearray) -> int:
         """Take as much as fits and return how much that was; raises what the connection died of."""
         if self.error is not None:
             raise self.error
         count = min(len(data), self.outgoing.room)
         if count:
-            self.outgoing.send(data[:count])
+            self.outgoing.send(bytes(data[:count]))
         if count < len(data):
             self.outgoing.ask_for_room()
         return count
@@ -244,7 +244,7 @@ class SimTransport(asyncio.Transport):
             return
         if self._unsent:
             try:
-                count = self._socket.send(bytes(self._unsent))
+                count = self._socket.send(self._unsent)
             except OSError as error:
                 self._lose(error)
                 return

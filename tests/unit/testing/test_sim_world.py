@@ -200,6 +200,32 @@ def test_a_disk_that_stops_takes_the_process_with_it_and_refuses_its_last_breath
         assert seen == []
 
 
+def test_a_disk_that_stops_under_a_threads_hands_refuses_its_clean_up_too() -> None:
+    refused: list[bool] = []
+
+    async def main(host: SimHost) -> None:
+        def work() -> None:
+            try:
+                host.disk.replace_file("d/f", b"x")
+            finally:
+                try:
+                    host.disk.make_directory("e")
+                except SimCrash:
+                    refused.append(True)
+
+        host.disk.make_directory("d")
+        host.disk.stop_after(0)
+        await asyncio.to_thread(work)
+
+    with SimWorld(1) as world:
+        host = world.add_host("a")
+        host.start(lambda: main(host))
+        world.run_until(lambda: not host.is_running, 5_000)
+        world.run_for(100)
+        assert refused == [True]
+        assert not host.disk.exists("e")
+
+
 def test_a_process_may_crash_itself() -> None:
     async def main(host: SimHost) -> None:
         host.disk.make_directory("d")

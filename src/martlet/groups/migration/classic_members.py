@@ -24,6 +24,7 @@ from martlet.groups.consumer.group import ConsumerGroup, Member
 from martlet.groups.consumer.heartbeat import MemberUpdate
 from martlet.groups.consumer.protocol import ConsumerProtocol
 from martlet.groups.consumer.reconciliation import waits_for_others
+from martlet.groups.migration.downgrade import Downgrading
 from martlet.groups.migration.embedded import assignment_bytes, partitions_of
 from martlet.groups.options import GroupsOptions
 from martlet.groups.records import ClassicProtocolStored, ConsumerMemberStored, MemberState
@@ -40,11 +41,19 @@ _MEMBER_ID_REQUIRED_SINCE = 4
 class ClassicMembers:
     """The classic requests on consumer groups of one shard."""
 
-    def __init__(self, options: GroupsOptions, topics: TopicsView, ids: IdSource, consumer: ConsumerProtocol) -> None:
+    def __init__(
+        self,
+        options: GroupsOptions,
+        topics: TopicsView,
+        ids: IdSource,
+        consumer: ConsumerProtocol,
+        downgrading: Downgrading,
+    ) -> None:
         self._options = options
         self._topics = topics
         self._ids = ids
         self._consumer = consumer
+        self._downgrading = downgrading
 
     def join_group(
         self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int
@@ -83,6 +92,10 @@ class ClassicMembers:
             protocol_name=protocols[0][0],
             member_id=member_id,
         )
+        if replaced is not None:
+            turned = self._downgrading.replace_last(group, replaced, (after, current), response, now_ms)
+            if turned is not None:
+                return turned
         return Result(response, update.records, update.timers)
 
     def sync_group(self, group: ConsumerGroup, request: SyncGroupRequest, caller: Caller) -> Result[object]:

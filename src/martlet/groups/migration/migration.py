@@ -37,8 +37,9 @@ class Migration:
         consumer: ConsumerProtocol,
     ) -> None:
         self._upgrading = Upgrading(options, topics, classic, consumer)
-        self._members = ClassicMembers(options, topics, ids, consumer)
-        consumer.downgrade = Downgrading(options, topics, classic, consumer)
+        downgrading = Downgrading(options, topics, classic, consumer)
+        self._members = ClassicMembers(options, topics, ids, consumer, downgrading)
+        consumer.downgrade = downgrading
 
     def upgrade(
         self, group: ClassicGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int

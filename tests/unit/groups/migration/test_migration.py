@@ -46,8 +46,10 @@ class MigrationBench:
     def join(self, member: str) -> Any:
         return self.beat(join_request(member, ["one", "two"]))
 
-    def classic_join(self, member_id: str = "", *, version: int = 3, subscription_version: int = 3) -> Any:
-        metadata = write_subscription(Subscription(("one", "two"), version=subscription_version))
+    def classic_join(
+        self, member_id: str = "", *, version: int = 3, subscription_version: int = 3, user_data: bytes = b""
+    ) -> Any:
+        metadata = write_subscription(Subscription(("one", "two"), user_data, version=subscription_version))
         request = JoinGroupRequest(
             group_id="g",
             session_timeout_ms=10_000,
@@ -131,6 +133,15 @@ def test_a_restart_in_the_middle_of_a_downgrade_leaves_no_partition_without_owne
     bench.context.reload()
     bench.settle(members)
     assert len(members[0].owned) == 4
+
+
+def test_a_group_that_would_not_fit_into_one_record_does_not_turn_classic() -> None:
+    bench = MigrationBench()
+    bench.join("a")
+    for _ in range(7):
+        bench.classic_join(user_data=bytes(1_000_000))
+    bench.beat(ConsumerGroupHeartbeatRequest("g", "a", -1))
+    assert bench.group.classic_count == len(bench.group.members) == 7
 
 
 def test_a_classic_member_of_an_old_version_gets_its_assignment_in_that_version() -> None:
