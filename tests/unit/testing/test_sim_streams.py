@@ -1,4 +1,4 @@
-"""Connections in the simulation behave as real ones do: the same programs over the loopback and over simulated wires."""
+"""Connections in the simulation behave as real ones: the same programs over the loopback and over simulated wires."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
