@@ -7,6 +7,8 @@ import traceback
 
 from tests.sim.single_broker_run import run_seed
 
+_REASON_CHARACTERS_MAX = 500
+
 
 def main(first: int, count: int) -> int:
     logging.disable(logging.CRITICAL)
@@ -22,7 +24,8 @@ def main(first: int, count: int) -> int:
             reasons = traceback.format_exception_only(error)
         if reasons:
             failed += 1
-            print(f"seed {seed} failed: {reasons[0].strip()}; again: python -m tests.sim.seeds {seed} 1", flush=True)
+            reason = reasons[0].strip()[:_REASON_CHARACTERS_MAX]
+            print(f"seed {seed} failed: {reason}; again: python -m tests.sim.seeds {seed} 1", flush=True)
     seconds = time.process_time() - began
     print(
         f"{count} seeds, {failed} failed, {count / seconds:.1f} seeds per second of processor time; "

@@ -13,10 +13,11 @@ import asyncio
 from dataclasses import dataclass, field
 from functools import partial
 
-from martlet.base.errors import ApiError
+from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicPartition
 from martlet.client.accumulator import Delivery
 from martlet.client.addresses import Address
+from martlet.client.admin import Admin, NewTopic
 from martlet.client.cluster import Cluster
 from martlet.client.errors import ClientError
 from martlet.client.fetcher import Fetcher, FetcherOptions
@@ -29,6 +30,7 @@ from tests.sim.simulated_broker import KAFKA_PORT, StopRequest, broker_settings,
 
 TOPIC = "orders"
 PARTITIONS = 2
+BATCH_BYTES = 4_000
 FAULTS_END_MS = 20_000
 OPTIONS = ClientOptions(connect_timeout_ms=2_000, request_timeout_ms=5_000, retry_timeout_ms=60_000)
 
@@ -118,14 +120,15 @@ class SingleBrokerRun:
         """Send numbered messages through the time of the faults, then wait for the fate of each."""
         randomness = self.world.randomness.stream("publisher")
         deliveries: list[tuple[int, asyncio.Task[None]]] = []
-        options = ProducerOptions(linger_ms=5, delivery_timeout_ms=90_000)
+        options = ProducerOptions(linger_ms=5, delivery_timeout_ms=90_000, batch_bytes=BATCH_BYTES)
         cluster = Cluster([Address("broker", KAFKA_PORT)], OPTIONS, self.publisher.randomness)
+        await self._create_topic(cluster)
         async with Producer(cluster, options, self.publisher.clock) as producer:
             while self.world.now_ms < FAULTS_END_MS:
                 for _ in range(1 + randomness.below(4)):
                     number = len(self.ledger.sent)
                     self.ledger.sent.append(number)
-                    value = b"%d" % number
+                    value = b"%d" % number + b" " * randomness.below(BATCH_BYTES // 4)
                     try:
                         delivery = await producer.send(TOPIC, value, partition=randomness.below(PARTITIONS))
                     except (ApiError, ClientError):
@@ -137,6 +140,25 @@ class SingleBrokerRun:
                 await task
         await cluster.aclose()
         self._published = True
+
+    async def _create_topic(self, cluster: Cluster) -> None:
+        """With segments so small that they are rolled all the time, in two of three runs."""
+        segment_bytes = (2 * BATCH_BYTES, 10 * BATCH_BYTES, 1 << 30)[self.world.workload.below(3)]
+        topic = NewTopic(
+            name=TOPIC,
+            partitions=PARTITIONS,
+            configs={"segment.bytes": str(segment_bytes), "index.interval.bytes": "1000"},
+        )
+        while True:
+            try:
+                await Admin(cluster).create_topic(topic)
+                return
+            except ApiError as error:
+                if error.code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                    return
+            except ClientError:
+                pass
+            await asyncio.sleep(0.2)
 
     async def _settle(self, number: int, delivery: Delivery) -> None:
         try:

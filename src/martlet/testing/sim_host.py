@@ -58,6 +58,8 @@ class SimHost:
         self.loop: SimLoop | None = None
         self.main: asyncio.Task[object] | None = None
         """The process' first task; done when the process has ended by itself."""
+        self.failures: list[BaseException] = []
+        """What main functions of its processes raised."""
         self.starts = 0
         self.boots = 0
         self.randomness = SimRandomness()
@@ -156,7 +158,10 @@ class SimHost:
 
     def _main_done(self, loop: SimLoop) -> None:
         """The process' main function has returned: end as `asyncio.run` does, by cancelling what is left."""
-        self._note("exit")
+        error = self.main.exception() if self.main is not None and not self.main.cancelled() else None
+        self._note("exit" if error is None else f"exit {type(error).__name__}")
+        if error is not None:
+            self.failures.append(error)
         others = [task for task in loop.unfinished_tasks() if task is not self.main]
         for task in others:
             task.cancel()

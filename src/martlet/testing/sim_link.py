@@ -219,6 +219,7 @@ class Pipe:
 
     def _acknowledged(self, count: int) -> None:
         self._used_bytes -= count
-        if self._wants_room and self.room:
+        # Not for every few bytes, or pieces would get smaller and smaller; kernels avoid that too.
+        if self._wants_room and 2 * self.room >= self._window_bytes:
             self._wants_room = False
             self.on_room()

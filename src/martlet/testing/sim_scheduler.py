@@ -43,20 +43,20 @@ class SimOverrun(RuntimeError):
 class Alarm:
     """A call at a moment of virtual time that belongs to no process."""
 
-    __slots__ = ("_callback", "is_cancelled")
+    __slots__ = ("_callback", "_is_cancelled")
 
     def __init__(self, callback: Callable[[], object]) -> None:
         self._callback = callback
-        self.is_cancelled = False
+        self._is_cancelled = False
 
     def cancel(self) -> None:
-        self.is_cancelled = True
+        self._is_cancelled = True
 
     def ring(self) -> None:
         self._callback()
 
     def cancelled(self) -> bool:
-        return self.is_cancelled
+        return self._is_cancelled
 
 
 class SimScheduler:
@@ -91,10 +91,6 @@ class SimScheduler:
         """A new loop's place among all loops, which decides nothing but keeps order."""
         self._loops.append(loop)
         return len(self._loops) - 1
-
-    def forget_finished_loops(self) -> None:
-        """Leave dead loops out of reports."""
-        self._loops = [loop for loop in self._loops if not loop.is_dead]
 
     def loop_is_ready(self, loop: "SimLoop") -> None:
         insort(self._ready, (loop.number, loop))

@@ -1,8 +1,10 @@
 """The tasks of a simulated event loop: ordinary ones, but with a number that is the same in every run."""
 
 import asyncio
+import inspect
 from collections.abc import Coroutine, Generator
 from contextvars import Context
+from types import CoroutineType
 from typing import Any, Final, TypeVar, cast
 
 from martlet.testing.sim_disk import SimCrash
@@ -36,6 +38,10 @@ class SimTask(asyncio.Task[_T]):
         """
         self._log_destroy_pending = False
         coroutine: Any = self.get_coro()
+        if not self.done() and _is_unstarted(coroutine):
+            # What it was going to await was handed to it and would be complained about as never awaited.
+            for handed in [value for value in coroutine.cr_frame.f_locals.values() if _is_unstarted(value)]:
+                handed.close()
         for _ in range(_UNWIND_STEPS_MAX):
             if self.done() or getattr(coroutine, "cr_frame", None) is None:
                 return
@@ -52,3 +58,7 @@ class SimTask(asyncio.Task[_T]):
                 places.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
             awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
         return " > ".join(places[-2:]) or "its end"
+
+
+def _is_unstarted(value: object) -> bool:
+    return isinstance(value, CoroutineType) and inspect.getcoroutinestate(value) == inspect.CORO_CREATED

@@ -102,9 +102,10 @@ class SimWorld:
     def run_until(self, condition: Callable[[], bool], timeout_ms: int = 600_000) -> None:
         """Let time pass until the condition holds; SimTimeout names who still waits for what."""
         if not self.scheduler.run(condition, deadline_ns=self.scheduler.now_ns + timeout_ms * NS_PER_MS):
+            failed = [f"{host.name} ended by {error!r}" for host in self.hosts.values() for error in host.failures]
             raise SimTimeout(
                 f"seed {self.seed}: not within {timeout_ms} ms of virtual time; "
-                f"waiting: {self.scheduler.describe_waiting()}"
+                f"{'; '.join(failed) or 'no process failed'}; waiting: {self.scheduler.describe_waiting()}"
             )
 
     def run_process(self, host: SimHost, main: Main, timeout_ms: int = 600_000) -> Any:

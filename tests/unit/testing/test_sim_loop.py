@@ -438,10 +438,14 @@ def test_what_a_dead_loop_left_behind_is_closed_without_effect_at_the_end() -> N
 
     async def never_started() -> None: ...
 
+    async def awaits(handed: Coroutine[Any, Any, None]) -> None:
+        await handed
+
     doomed.create_task(refuses_to_go())
     shared.run(lambda: False, deadline_ns=10**8)
     doomed.kill()
     doomed.create_task(never_started())
+    doomed.create_task(awaits(never_started()))
     doomed.bury()
     other.close()
 

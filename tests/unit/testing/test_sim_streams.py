@@ -18,7 +18,7 @@ class Story(asyncio.Protocol):
     def __init__(self, *, stays_open: bool = False) -> None:
         self.transport: asyncio.Transport
         self.events: list[str] = []
-        self.data = b""
+        self.data = bytearray()
         self.ended = asyncio.Event()
         self._stays_open = stays_open
 
@@ -45,7 +45,7 @@ class Story(asyncio.Protocol):
         self.ended.set()
 
 
-async def connected(make_server_end: Callable[[], Story] = Story) -> tuple[asyncio.AbstractServer, Story, Story]:
+async def connected(make_server_end: Callable[[], Story] = Story) -> tuple[asyncio.Server, Story, Story]:
     """A server, and the two ends of one connection to it: the client's and the server's."""
     loop = asyncio.get_running_loop()
     far = make_server_end()
@@ -121,7 +121,7 @@ async def a_reader_that_pauses_holds_the_writer_back() -> object:
     near.transport.set_write_buffer_limits(high=1_000)
     near.transport.write(bytes(20_000_000))
     await asyncio.sleep(0.2)
-    seen = [near.transport.get_write_buffer_size() > 1_000, len(far.data), far.transport.is_reading()]
+    seen: list[object] = [near.transport.get_write_buffer_size() > 1_000, len(far.data), far.transport.is_reading()]
     far.transport.resume_reading()
     while len(far.data) < 20_000_000:
         await asyncio.sleep(0.05)

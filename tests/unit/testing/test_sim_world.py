@@ -9,7 +9,7 @@ import pytest
 
 from martlet.testing.sim_disk import SimCrash
 from martlet.testing.sim_host import SimHost
-from martlet.testing.sim_world import SimWorld
+from martlet.testing.sim_world import SimTimeout, SimWorld
 
 
 async def forever() -> None:
@@ -32,6 +32,16 @@ def test_what_a_main_function_raises_reaches_the_test() -> None:
 
     with SimWorld(1) as world, pytest.raises(ValueError, match="wrong"):
         world.run_process(world.add_host("a"), main)
+
+
+def test_waiting_in_vain_tells_which_process_failed_and_why() -> None:
+    async def main() -> None:
+        raise ValueError("wrong")
+
+    with SimWorld(1) as world:
+        world.add_host("a").start(main)
+        with pytest.raises(SimTimeout, match=r"a ended by ValueError\('wrong'\)"):
+            world.run_until(lambda: False, 1_000)
 
 
 def test_a_process_that_ends_by_itself_cancels_what_it_left_running() -> None:
