@@ -26,7 +26,7 @@ from martlet.client.options import ClientOptions
 from martlet.client.producer import Producer, ProducerOptions
 from martlet.testing.sim_remote_store import STORE_NAME
 from martlet.testing.sim_world import SimTimeout, SimWorld
-from tests.sim.simulated_broker import KAFKA_PORT, StopRequest, broker_settings, run_broker, simulated_parts
+from tests.sim.simulated_broker import KAFKA_PORT, StopRequest, broker_settings, run_broker
 
 TOPIC = "orders"
 PARTITIONS = 2
@@ -289,5 +289,5 @@ class SingleBrokerRun:
 
 def run_seed(seed: int) -> Outcome:
     """One whole run."""
-    with SimWorld(seed) as world, simulated_parts(world):
+    with SimWorld(seed) as world:
         return SingleBrokerRun(world).run()

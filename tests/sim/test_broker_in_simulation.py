@@ -12,7 +12,7 @@ from martlet.client.producer import Producer
 from martlet.cluster.store import StoreUnavailable
 from martlet.testing.sim_host import SimHost
 from martlet.testing.sim_world import SimWorld
-from tests.sim.simulated_broker import KAFKA_PORT, StopRequest, broker_settings, run_broker, simulated_parts
+from tests.sim.simulated_broker import KAFKA_PORT, StopRequest, broker_settings, run_broker
 
 OPTIONS = ClientOptions(connect_timeout_ms=2_000, request_timeout_ms=3_000)
 
@@ -37,7 +37,7 @@ async def publish(host: SimHost, count: int) -> list[int]:
 
 
 def test_a_broker_answers_on_both_its_ports_and_stops_when_asked() -> None:
-    with SimWorld(1) as world, simulated_parts(world):
+    with SimWorld(1) as world:
         broker, client = world.add_host("broker"), world.add_host("client")
         request = StopRequest(broker)
         broker.start(partial(run_broker, broker, broker_settings(broker), request))
@@ -53,7 +53,7 @@ def test_a_broker_answers_on_both_its_ports_and_stops_when_asked() -> None:
 
 
 def test_offsets_go_on_where_they_were_over_restarts_of_every_kind() -> None:
-    with SimWorld(2) as world, simulated_parts(world):
+    with SimWorld(2) as world:
         broker, client = world.add_host("broker"), world.add_host("client")
         request = StopRequest(broker)
         for round_ in range(4):
@@ -69,7 +69,7 @@ def test_offsets_go_on_where_they_were_over_restarts_of_every_kind() -> None:
 
 
 def test_a_broker_that_cannot_reach_its_store_says_so_instead_of_waiting_for_ever() -> None:
-    with SimWorld(3) as world, simulated_parts(world):
+    with SimWorld(3) as world:
         broker = world.add_host("broker")
         world.store_server.stop()
         with pytest.raises(StoreUnavailable):
@@ -77,7 +77,7 @@ def test_a_broker_that_cannot_reach_its_store_says_so_instead_of_waiting_for_eve
 
 
 def test_a_stopped_broker_is_waited_for_and_goes_on_where_it_was() -> None:
-    with SimWorld(4) as world, simulated_parts(world):
+    with SimWorld(4) as world:
         broker, client = world.add_host("broker"), world.add_host("client")
         broker.start(partial(run_broker, broker, broker_settings(broker)))
         world.run_for(1_000)

@@ -13,31 +13,29 @@ import dataclasses
 import logging
 import os
 import platform
-import resource
 import socket
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, cast
 
 from martlet import __version__
-from martlet.base.clock import Clock, SystemClock
-from martlet.base.disk import Disk, SystemDisk
+from martlet.base.disk import Disk
 from martlet.base.errors import ErrorCode, InvariantViolation, StorageFailure
 from martlet.base.ids import BrokerId, Incarnation
 from martlet.base.invariant import invariant
-from martlet.base.randomness import IdSource, SystemRandomness
-from martlet.broker.directory_lock import DirectoryLock
+from martlet.base.randomness import IdSource
 from martlet.broker.dispatch import Dispatcher
 from martlet.broker.group_coordinator import GroupCoordinator
 from martlet.broker.group_lag import GroupLag
 from martlet.broker.group_settings import group_options, watch_groups
 from martlet.broker.handlers import SERVED
 from martlet.broker.housekeeping import Housekeeping
-from martlet.broker.listener import Listener, bind
+from martlet.broker.listener import Listener
 from martlet.broker.metadata_feed import MetadataFeed
 from martlet.broker.offsets_topic import OffsetsTopic
 from martlet.broker.operations import OperationsServer
 from martlet.broker.partition_table import LeaderIdentity, PartitionTable
+from martlet.broker.ports import BrokerPorts
 from martlet.broker.producer_ids import ProducerIdPool
 from martlet.broker.registry import Api, MessageApi, build_registry
 from martlet.broker.request import Address, parse_address
@@ -49,6 +47,7 @@ from martlet.broker.topics_view import ImageTopics
 from martlet.cluster.broker_decisions import Registration
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.records import Endpoint
+from martlet.cluster.store import MetaStore
 from martlet.cluster.topic_decisions import TopicDefaults
 from martlet.groups.machine import GroupsMachine
 from martlet.log.log_directory import LogDirectory
@@ -56,14 +55,12 @@ from martlet.log.options import LogOptions
 from martlet.observe.exposition import MetricsRegistry
 from martlet.observe.loop_lag import LoopLagProbe
 from martlet.observe.metrics import BrokerMetrics
-from martlet.stores.sqlite import SqliteStore
 from martlet.wire.api_keys import ApiKey, api_name
 from martlet.wire.message_codec import prepare
 from martlet.wire.records.index import codec_name
 
 logger = logging.getLogger(__name__)
 
-_METADATA_FILE: Final = "metadata.sqlite"
 _BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
 _KAFKA_LISTENER: Final = "kafka"
 _FILES_RESERVED: Final = 64
@@ -82,15 +79,16 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 class BrokerApp:
     """One broker from `start` to `stop`, on the event loop that calls them."""
 
-    def __init__(self, settings: BrokerSettings, *, clock: Clock | None = None, disk: Disk | None = None) -> None:
+    def __init__(self, settings: BrokerSettings, ports: BrokerPorts | None = None) -> None:
         self.settings = settings
+        self._ports = ports or BrokerPorts()
+        self._clock = self._ports.clock
+        self._disk = self._ports.disk
         self.kafka_address = parse_address(settings.kafka)
         self.operations_address = parse_address(settings.operations)
         self._log_path = os.path.join(os.path.abspath(settings.data), f"broker-{settings.broker_id}")
         self._failure: BaseException | None = None
         self._failed = asyncio.Event()
-        self._clock = clock or SystemClock()
-        self._disk = disk or SystemDisk()
         self._metrics = BrokerMetrics(topic_series_max=settings.metrics_topics_max)
         self._not_ready = "the broker is starting"
         self._stack = contextlib.AsyncExitStack()
@@ -119,16 +117,14 @@ class BrokerApp:
 
     async def _start(self) -> None:
         asyncio.get_running_loop().set_exception_handler(self._callback_failed)
-        settings = self.settings = within_file_limit(self.settings, raise_file_limit())
-        listening = bind(self.kafka_address)
+        settings = self.settings = within_file_limit(self.settings, self._ports.allow_files())
+        listening = self._ports.bind(self.kafka_address)
         self._stack.callback(listening.close)
         self.kafka_address = Address(self.kafka_address.host, listening.getsockname()[1])
         await self._start_operations()
         log_path = self._log_path
         make_durable_directory(self._disk, log_path)
-        lock = DirectoryLock(log_path)
-        lock.acquire()
-        self._stack.callback(lock.release)
+        self._stack.enter_context(self._ports.hold_directory(log_path))
         image, feed, store = await self._follow_store()
         static = static_configs(settings, kafka_address=str(self.kafka_address), log_directory=log_path)
         topic_settings = TopicSettings(settings, image, static)
@@ -170,8 +166,8 @@ class BrokerApp:
         self._stack.push_async_callback(server.aclose)
         self.operations_address = Address(address.host, server.port)
 
-    async def _follow_store(self) -> tuple[MetadataImage, MetadataFeed, SqliteStore]:
-        store = await SqliteStore.open(os.path.join(self.settings.data, _METADATA_FILE), clock=self._clock)
+    async def _follow_store(self) -> tuple[MetadataImage, MetadataFeed, MetaStore]:
+        store = await self._ports.open_store(self.settings.data, self._clock)
         self._stack.push_async_callback(store.close)
         image = MetadataImage()
         feed = MetadataFeed(store, image, on_failure=self.fail)
@@ -180,12 +176,12 @@ class BrokerApp:
         return image, feed, store
 
     async def _join_cluster(
-        self, store: SqliteStore, feed: MetadataFeed, topic_settings: TopicSettings, *, was_clean: bool
+        self, store: MetaStore, feed: MetadataFeed, topic_settings: TopicSettings, *, was_clean: bool
     ) -> tuple[TopicAdmin, Incarnation]:
         """Register this process and give every partition it leads a new epoch (A1)."""
         settings = self.settings
         defaults = TopicDefaults(settings.default_partitions, settings.default_replication_factor)
-        ids = IdSource(SystemRandomness())
+        ids = IdSource(self._ports.randomness)
         admin = TopicAdmin(store, feed, ids, self._clock, defaults, topic_settings.layers)
         host = parse_address(settings.advertised) if settings.advertised else self.kafka_address
         broker = await admin.register_broker(
@@ -218,7 +214,7 @@ class BrokerApp:
 
     def _start_groups(self, feed: MetadataFeed, admin: TopicAdmin, partitions: PartitionTable) -> GroupCoordinator:
         topic = OffsetsTopic(feed.image, admin, self.settings.offsets_topic_partitions)
-        options, ids = group_options(self.settings), IdSource(SystemRandomness())
+        options, ids = group_options(self.settings), IdSource(self._ports.randomness)
         make_machine = partial(GroupsMachine, options, ImageTopics(feed.image), ids)
         groups = GroupCoordinator(topic, partitions, make_machine, self._clock, self._metrics, self.fail)
         self._stack.push_async_callback(groups.aclose)
@@ -325,16 +321,6 @@ def make_durable_directory(disk: Disk, path: str) -> None:
         except StorageFailure as failure:
             logger.info("cannot make sure that %s survives a power loss: %s", path, failure)
         path = parent
-
-
-def raise_file_limit() -> int:
-    """Allow as many open files as the system lets us; every segment in use and every connection is one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            return hard
-    return soft
 
 
 def within_file_limit(settings: BrokerSettings, file_limit: int) -> BrokerSettings:

@@ -63,8 +63,8 @@ class Flusher:
         partition.unflushed_bytes = partition.unflushed_messages = 0
         self._running += 1
         self._idle.clear()
-        loop = asyncio.get_running_loop()
-        self._pool.submit(self._sync, loop, partition, ticket)
+        syncing = asyncio.get_running_loop().run_in_executor(self._pool, _sync, ticket)
+        syncing.add_done_callback(lambda done: self._synced(partition, ticket, *_outcome(done)))
 
     async def flush_all(self, partitions: list[Partition]) -> None:
         """Flush what these partitions hold now and wait for it, whatever else is being flushed meanwhile."""
@@ -97,17 +97,6 @@ class Flusher:
         if not partition.offline:
             self.flush_soon(partition)
 
-    def _sync(self, loop: asyncio.AbstractEventLoop, partition: Partition, ticket: FlushTicket) -> None:
-        """Runs in a pool thread: wait for the device, then go back to the loop."""
-        started = time.perf_counter()
-        failure: StorageFailure | None = None
-        try:
-            ticket.sync()
-        except StorageFailure as error:
-            failure = error
-        elapsed_seconds = time.perf_counter() - started
-        loop.call_soon_threadsafe(self._synced, partition, ticket, failure, elapsed_seconds)
-
     def _synced(
         self, partition: Partition, ticket: FlushTicket, failure: StorageFailure | None, elapsed_seconds: float
     ) -> None:
@@ -133,3 +122,22 @@ class Flusher:
                 future.set_result(None)
         if not self._running:
             self._idle.set()
+
+
+def _sync(ticket: FlushTicket) -> tuple[StorageFailure | None, float]:
+    """Runs in a pool thread: wait for the device; what went wrong, and the seconds it took."""
+    started = time.perf_counter()
+    failure: StorageFailure | None = None
+    try:
+        ticket.sync()
+    except StorageFailure as error:
+        failure = error
+    return failure, time.perf_counter() - started
+
+
+def _outcome(done: "asyncio.Future[tuple[StorageFailure | None, float]]") -> tuple[StorageFailure | None, float]:
+    """A flush that ended in any other way has failed too: what it was to make durable may not be."""
+    error = done.exception()
+    if error is None:
+        return done.result()
+    return StorageFailure(f"a flush ended unexpectedly: {error!r}"), 0.0
