@@ -64,7 +64,7 @@ class HostedShard:
         changed, deleted = self._changed, self._deleted
         self._changed, self._deleted = set(), set()
         self.shard.submit(
-            lambda now_ms: self.machine.topics_changed(changed, deleted, now_ms),
+            lambda now_ms: self.machine.topics_changed(sorted(changed), sorted(deleted), now_ms),
             partial(self._news_taken, changed, deleted),
         )
 

@@ -98,7 +98,7 @@ class Producer:
         self._sticky = StickyChoice(cluster.randomness)
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._active: dict[TopicPartition, PartitionQueue] = {}
-        self._unsettled: set[PendingBatch] = set()
+        self._unsettled: dict[PendingBatch, None] = {}
         self._buffered_bytes = 0
         self._requests_to: dict[int, int] = defaultdict(int)
         self._identity: ProducerIdentity | None = None
@@ -201,7 +201,7 @@ class Producer:
         )
         queue.waiting.append(batch)
         self._active[queue.partition] = queue
-        self._unsettled.add(batch)
+        self._unsettled[batch] = None
         return batch
 
     async def _run(self) -> None:
@@ -357,8 +357,8 @@ class Producer:
             queue.waiting.popleft()
             halves = batch.split()
             queue.waiting.extendleft(reversed(halves))
-            self._unsettled.discard(batch)
-            self._unsettled.update(halves)
+            self._unsettled.pop(batch, None)
+            self._unsettled.update(dict.fromkeys(halves))
         else:
             text = result.error_message or ERROR_TABLE[code].text
             self._retry_or_fail(queue, ApiError(code, f"{queue.partition}: {text}"))
@@ -385,7 +385,7 @@ class Producer:
 
     def _finish(self, batch: PendingBatch, outcome: BatchOutcome) -> None:
         batch.settle(outcome)
-        self._unsettled.discard(batch)
+        self._unsettled.pop(batch, None)
         self._buffered_bytes -= batch.size_bytes
         self._room.set()
         if outcome.error is None:
