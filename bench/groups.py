@@ -1,6 +1,6 @@
 """`./dev bench groups`: heartbeats of a thousand members and of a thousand groups while a producer publishes.
 
-    python -m bench.groups [--quick] [--rounds N] [--json FILE] [--markdown FILE] [--work-dir DIR]
+    python -m bench.groups [--quick] [--only NAME]... [--rounds N] [--json FILE] [--markdown FILE] [--work-dir DIR]
 
 For each protocol: one group of 1,000 members, and 1,000 groups of one member, every member on its own connection with
 a heartbeat a second, which is three to five times a real client's pace. Beside it runs a publisher of 20 MB/s. The
@@ -9,16 +9,14 @@ holds what the machine and the measuring process cost. Memory is the broker's gr
 joined". Ends with status 1 when a target is missed.
 """
 
-import argparse
-import shutil
 import sys
-import tempfile
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 from bench.batches import write_bulk_requests
-from bench.processes import BrokerProcess, HelperProcess, end_with_children, raise_file_limit
-from bench.report import Figure, format_markdown, format_table, machine_facts, say, value_at_most, write_json
+from bench.command import Suites, run_command
+from bench.processes import BrokerProcess, HelperProcess
+from bench.report import Figure, say, value_at_most
 from bench.rounds import Context, settle
 
 P99_TARGET_MS: Final = 50.0
@@ -27,8 +25,8 @@ _LOAD_TOPIC: Final = "load"
 _LOAD_RATE: Final = 20.0
 _VALUE_BYTES: Final = 1_000
 _INTERVAL_SECONDS: Final = 1.0
-_SHAPES: Final = ((1, 1_000), (1_000, 1))
-_QUICK_SHAPES: Final = ((1, 20), (20, 1))
+_MEMBERS: Final = 1_000
+_QUICK_MEMBERS: Final = 20
 
 
 def _measure(context: Context, protocol: str, groups: int, members: int, figures: dict[str, Figure]) -> None:
@@ -88,7 +86,9 @@ def _measure(context: Context, protocol: str, groups: int, members: int, figures
     )
 
 
-def _figures(context: Context, protocol: str, groups: int, members: int) -> list[Figure]:
+def _figures(protocol: str, is_one_group: bool, context: Context) -> list[Figure]:
+    count = context.sized(_MEMBERS, _QUICK_MEMBERS)
+    groups, members = (1, count) if is_one_group else (count, 1)
     name = f"{protocol}, {groups:,} × {members:,}"
     say(f"{name} ...")
     target = value_at_most(P99_TARGET_MS, "ms")
@@ -105,35 +105,12 @@ def _figures(context: Context, protocol: str, groups: int, members: int) -> list
     return list(figures.values())
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="./dev bench groups", description="Heartbeats of many members.")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that all works")
-    parser.add_argument("--rounds", type=int, default=0, help="rounds of each shape (3, or 1 with --quick)")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    parser.add_argument("--markdown", type=Path, help="also write them to this file as a table for a document")
-    parser.add_argument("--work-dir", type=Path, help="where the data goes (the directory for temporary files)")
-    arguments = parser.parse_args()
-    end_with_children()
-    raise_file_limit()
-    work = Path(tempfile.mkdtemp(prefix="martlet-bench-", dir=arguments.work_dir))
-    context = Context(work, arguments.rounds or (1 if arguments.quick else 3), arguments.quick)
-    facts = machine_facts(work) | {"rounds": str(context.rounds)}
-    figures: list[Figure] = []
-    try:
-        for protocol in ("classic", "consumer"):
-            for groups, members in _QUICK_SHAPES if arguments.quick else _SHAPES:
-                figures += _figures(context, protocol, groups, members)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-        if figures:
-            print(f"\n{format_table(figures)}")
-        if arguments.json:
-            write_json(arguments.json, facts, figures)
-        if arguments.markdown:
-            arguments.markdown.write_text(format_markdown(facts, figures), "utf-8")
-    missed = [figure.name for figure in figures if figure.verdict == "MISSED"]
-    return 1 if missed and not arguments.quick else 0
+_SUITES: Final[Suites] = {
+    f"{protocol}-{name}": partial(_figures, protocol, is_one_group)
+    for protocol in ("classic", "consumer")
+    for name, is_one_group in (("members", True), ("groups", False))
+}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command("groups", "Heartbeats of many members.", _SUITES, rounds=3, quick_rounds=1))

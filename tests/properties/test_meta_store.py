@@ -8,7 +8,6 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Callable, Coroutine
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from martlet.cluster.store import Change, LeaseId, MetaStore, StoreError
+from martlet.cluster.store import LeaseId, MetaStore
 from martlet.stores.sqlite import SqliteStore
 from martlet.testing.sim_clock import SimClock
 from martlet.testing.sim_store import SimStore, SimStoreState
+from tests.store_calls import COMMITS, KEYS, Commit, answer, history
 
-_KEYS = st.sampled_from(["a", "a/", "a/1", "a/2", "ab", "b", "b/1", "~"])
-_PREFIXES = st.sampled_from(["a", "a/", "b", "z", "~"])
-_VALUES = st.binary(max_size=4)
 _HISTORY = 7
 
 
@@ -55,39 +52,20 @@ class TwoStores(RuleBasedStateMachine):
         shutil.rmtree(self.directory)
 
     def _both(self, call: Callable[[MetaStore], Coroutine[Any, Any, Any]]) -> Any:
-        answers = [self.runner.run(_answer(call(store))) for store in (self.real, self.twin)]
+        answers = [self.runner.run(answer(call(store), with_text=True)) for store in (self.real, self.twin)]
         assert answers[0] == answers[1]
         return answers[0]
 
-    @rule(
-        compared=st.dictionaries(_KEYS, st.sampled_from(["right", "absent", "wrong"]), max_size=2),
-        puts=st.dictionaries(_KEYS, _VALUES, max_size=3),
-        deletes=st.sets(_KEYS, max_size=2),
-        prefixes=st.sets(_PREFIXES, max_size=1),
-        lease=st.none() | leases,
-    )
-    def commit(
-        self,
-        compared: dict[str, str],
-        puts: dict[str, bytes],
-        deletes: set[str],
-        prefixes: set[str],
-        lease: LeaseId | None,
-    ) -> None:
-        compares = {key: self._expected(key, kind) for key, kind in compared.items()}
-        deletes = {key for key in deletes - puts.keys() if not any(key.startswith(prefix) for prefix in prefixes)}
-        prefixes = {prefix for prefix in prefixes if not any(key.startswith(prefix) for key in puts)}
-        deletes_in_order, prefixes_in_order = sorted(deletes), sorted(prefixes)
+    @rule(commit=COMMITS, lease=st.none() | leases)
+    def commit(self, commit: Commit, lease: LeaseId | None) -> None:
+        compares = commit.compares(self.state)
         self._both(
-            lambda store: store.commit(compares, puts, deletes_in_order, delete_prefixes=prefixes_in_order, lease=lease)
+            lambda store: store.commit(
+                compares, commit.puts, commit.deletes, delete_prefixes=commit.prefixes, lease=lease
+            )
         )
 
-    def _expected(self, key: str, kind: str) -> int:
-        entry = self.state.entries.get(key)
-        present = entry.mod_revision if entry is not None else 0
-        return {"right": present, "absent": 0, "wrong": present + 1}[kind]
-
-    @rule(key=_KEYS)
+    @rule(key=KEYS)
     def get(self, key: str) -> None:
         self._both(lambda store: store.get(key))
 
@@ -95,15 +73,15 @@ class TwoStores(RuleBasedStateMachine):
     def grant(self, ttl_ms: int) -> Any:
         return self._both(lambda store: store.grant(ttl_ms))
 
-    @rule(lease=leases, key=_KEYS)
+    @rule(lease=leases, key=KEYS)
     def put_under_lease(self, lease: LeaseId, key: str) -> None:
         self._both(lambda store: store.commit({}, {key: b"leased"}, lease=lease))
 
-    @rule(key=_KEYS)
+    @rule(key=KEYS)
     def put_without_lease(self, key: str) -> None:
         self._both(lambda store: store.commit({}, {key: b"free"}))
 
-    @rule(target=leases, ttl_ms=st.sampled_from([10, 20]), keys=st.lists(_KEYS, min_size=1, max_size=2, unique=True))
+    @rule(target=leases, ttl_ms=st.sampled_from([10, 20]), keys=st.lists(KEYS, min_size=1, max_size=2, unique=True))
     def grant_and_put(self, ttl_ms: int, keys: list[str]) -> Any:
         lease = self._both(lambda store: store.grant(ttl_ms))
         self._both(lambda store: store.commit({}, dict.fromkeys(keys, b"leased"), lease=lease))
@@ -126,7 +104,7 @@ class TwoStores(RuleBasedStateMachine):
     def watch(self, prefix: str, back: int) -> None:
         revision = self.runner.run(self.real.list("")).revision
         after = max(0, revision - back)
-        self._both(lambda store: _history(store, prefix, after, revision))
+        self._both(lambda store: history(store, prefix, after, revision))
 
     @rule()
     def restart(self) -> None:
@@ -146,28 +124,6 @@ class TwoStores(RuleBasedStateMachine):
             listing = self._both(lambda store: store.list(""))
             assert listing.revision >= self.revision, "S2: the revision never goes back"
             self.revision = listing.revision
-
-
-async def _answer(call: Coroutine[Any, Any, Any]) -> Any:
-    """The result, or the error as a value that can be compared."""
-    try:
-        return await call
-    except StoreError as error:
-        return type(error), str(error)
-
-
-async def _history(store: MetaStore, prefix: str, after: int, up_to: int) -> list[Change]:
-    """What a watch delivers up to a revision; progress without events is left out, its timing being free."""
-    changes: list[Change] = []
-    if after >= up_to:
-        return changes
-    async with asyncio.timeout(10), aclosing(store.watch(prefix, after)) as watch:
-        async for change in watch:
-            if change.events:
-                changes.append(change)
-            if change.revision >= up_to:
-                break
-    return changes
 
 
 TestTwoStores = TwoStores.TestCase

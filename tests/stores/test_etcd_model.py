@@ -7,7 +7,6 @@ out, for etcd has its own; history is forgotten when the sequence says so.
 import asyncio
 import itertools
 from collections.abc import Callable, Coroutine
-from contextlib import aclosing
 from typing import Any, ClassVar
 
 import pytest
@@ -23,17 +22,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from martlet.cluster.store import Change, LeaseId, MetaStore, RevisionCompacted, StoreError
+from martlet.cluster.store import LeaseId, MetaStore
 from martlet.stores.etcd import EtcdStore
 from martlet.stores.etcd_options import EtcdOptions
 from martlet.testing.sim_clock import SimClock
 from martlet.testing.sim_store import SimStore, SimStoreState
+from tests.store_calls import COMMITS, KEYS, Commit, answer, history
 from tests.stores.etcd_process import EtcdProcess
 from tests.stores.relative_store import RelativeStore
-
-_KEYS = st.sampled_from(["a", "a/", "a/1", "a/2", "ab", "b", "b/1", "~"])
-_PREFIXES = st.sampled_from(["a", "a/", "b", "z", "~"])
-_VALUES = st.binary(max_size=4)
 
 
 class EtcdAndTwin(RuleBasedStateMachine):
@@ -67,44 +63,25 @@ class EtcdAndTwin(RuleBasedStateMachine):
         self.runner.close()
 
     def _both(self, call: Callable[[MetaStore, int], Coroutine[Any, Any, Any]]) -> Any:
-        answers = [self.runner.run(_answer(call(store, side))) for side, store in enumerate((self.real, self.twin))]
+        calls = [call(store, side) for side, store in enumerate((self.real, self.twin))]
+        answers = [self.runner.run(answer(one, with_text=False)) for one in calls]
         assert answers[0] == answers[1]
         return answers[0]
 
-    @rule(
-        compared=st.dictionaries(_KEYS, st.sampled_from(["right", "absent", "wrong"]), max_size=2),
-        puts=st.dictionaries(_KEYS, _VALUES, max_size=3),
-        deletes=st.sets(_KEYS, max_size=2),
-        prefixes=st.sets(_PREFIXES, max_size=2),
-        lease=st.none() | leases,
-    )
-    def commit(
-        self,
-        compared: dict[str, str],
-        puts: dict[str, bytes],
-        deletes: set[str],
-        prefixes: set[str],
-        lease: tuple[LeaseId, LeaseId] | None,
-    ) -> None:
-        compares = {key: self._expected(key, kind) for key, kind in compared.items()}
-        prefixes = {prefix for prefix in prefixes if not any(key.startswith(prefix) for key in puts)}
-        deletes = {key for key in deletes - puts.keys() if not any(key.startswith(prefix) for prefix in prefixes)}
+    @rule(commit=COMMITS, lease=st.none() | leases)
+    def commit(self, commit: Commit, lease: tuple[LeaseId, LeaseId] | None) -> None:
+        compares = commit.compares(self.state)
         self._both(
             lambda store, side: store.commit(
                 compares,
-                puts,
-                sorted(deletes),
-                delete_prefixes=sorted(prefixes),
+                commit.puts,
+                commit.deletes,
+                delete_prefixes=commit.prefixes,
                 lease=None if lease is None else lease[side],
             )
         )
 
-    def _expected(self, key: str, kind: str) -> int:
-        entry = self.state.entries.get(key)
-        present = entry.mod_revision if entry is not None else 0
-        return {"right": present, "absent": 0, "wrong": present + 1}[kind]
-
-    @rule(key=_KEYS)
+    @rule(key=KEYS)
     def get(self, key: str) -> None:
         self._both(lambda store, side: store.get(key))
 
@@ -127,10 +104,10 @@ class EtcdAndTwin(RuleBasedStateMachine):
     def watch(self, prefix: str, back: int) -> None:
         revision = self.state.revision
         after = max(0, revision - back)
-        self._both(lambda store, side: _history(store, prefix, after, revision))
+        self._both(lambda store, side: history(store, prefix, after, revision))
 
     @rule()
-    def forget_history(self) -> None:
+    def forgethistory(self) -> None:
         if self.state.revision > self.state.floor:
             self.etcd.compact(self.base + self.state.revision)
             self.state.compact()
@@ -144,30 +121,6 @@ class EtcdAndTwin(RuleBasedStateMachine):
     @invariant()
     def both_list_the_same(self) -> None:
         self._both(lambda store, side: store.list(""))
-
-
-async def _answer(call: Coroutine[Any, Any, Any]) -> Any:
-    """The result, or the error as a value that can be compared."""
-    try:
-        return await call
-    except RevisionCompacted as error:
-        return type(error), error.oldest_revision
-    except StoreError as error:
-        return type(error)
-
-
-async def _history(store: MetaStore, prefix: str, after: int, up_to: int) -> list[Change]:
-    """What a watch delivers up to a revision; progress without events is left out, its timing being free."""
-    changes: list[Change] = []
-    if after >= up_to:
-        return changes
-    async with asyncio.timeout(10), aclosing(store.watch(prefix, after)) as watch:
-        async for change in watch:
-            if change.events:
-                changes.append(change)
-            if change.revision >= up_to:
-                break
-    return changes
 
 
 @pytest.mark.timeout(300)

@@ -41,8 +41,20 @@ _AT_LEAST_ONE: Final = frozenset(
         "connections_max",
         "connections_per_address_max",
         "request_bytes_max",
+        "group_max_size",
+        "group_max_session_timeout_ms",
+        "consumer_group_max_size",
+        "consumer_group_session_timeout_ms",
+        "consumer_group_heartbeat_interval_ms",
+        "offsets_retention_minutes",
+        "offsets_topic_partitions",
+        "group_lag_interval_ms",
     }
 )
+_NOT_MORE_THAN: Final = {
+    "group_min_session_timeout_ms": "group_max_session_timeout_ms",
+    "consumer_group_heartbeat_interval_ms": "consumer_group_session_timeout_ms",
+}
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
 
@@ -114,6 +126,10 @@ _SEE_ALL: Final = "`martlet config show` lists every setting with its value"
 
 
 def _settings(values: Mapping[str, Any]) -> BrokerSettings:
+    in_effect = {**DEFAULTS, **values}
+    for lower, upper in _NOT_MORE_THAN.items():
+        if in_effect[lower] > in_effect[upper]:
+            raise SettingsError(f"{lower} ({in_effect[lower]}) is more than {upper} ({in_effect[upper]})", _SEE_ALL)
     return BrokerSettings(**values)
 
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from martlet.base.clock import SystemClock
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicPartition
 from martlet.cli.message_format import Message, Printer, compile_format, json_line
-from martlet.cli.options import TOPIC, Target, connects
+from martlet.cli.options import START, TOPIC, Target, connects
 from martlet.cli.output import format_count, is_terminal, print_note
 from martlet.cli.session import run_with_cluster
-from martlet.cli.start_position import Start, parse_start, resolve_start
+from martlet.cli.start_position import Start, resolve_start
 
 if TYPE_CHECKING:
     from martlet.client.cluster import Cluster
@@ -42,20 +41,6 @@ class _Job:
     out: BinaryIO
 
 
-class StartType(click.ParamType[Start]):
-    """The words of --from."""
-
-    name = "START"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Start:
-        if isinstance(value, Start):
-            return value
-        try:
-            return parse_start(value, SystemClock().now_ms())
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
 class FormatType(click.ParamType[Printer]):
     """A format in kcat's letters."""
 
@@ -73,7 +58,7 @@ class FormatType(click.ParamType[Printer]):
 @click.option(
     "--from",
     "start",
-    type=StartType(),
+    type=START,
     default="earliest",
     show_default=True,
     help="earliest, latest, -N (the last N of each partition), @TIME, or an offset.",

@@ -215,7 +215,7 @@ def delete(
         from martlet.client.groups import Groups
 
         groups = Groups(cluster)
-        return [await _delete_one(groups, name, selections, if_exists=if_exists) for name in names]
+        return [await _delete_one(groups, name, selections, if_exists=if_exists) for name in dict.fromkeys(names)]
 
     done = run_with_cluster(target, work)
     if as_json:

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from martlet.base.clock import SystemClock
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicPartition
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
-from martlet.cli.options import GROUP, TOPIC_SELECTION, Target, TopicSelection, connects, json_option
+from martlet.cli.options import GROUP, START, TOPIC_SELECTION, Target, TopicSelection, connects, json_option
 from martlet.cli.output import format_count, print_json, print_note, print_table
 from martlet.cli.session import run_with_cluster
-from martlet.cli.start_position import ALLOWED, Start, StartKind, parse_start, resolve_start
+from martlet.cli.start_position import ALLOWED, Start, StartKind, resolve_start
 
 if TYPE_CHECKING:
     from martlet.client.cluster import Cluster
@@ -44,20 +43,6 @@ class _Job(NamedTuple):
     dry_run: bool
 
 
-class TargetType(click.ParamType[Start]):
-    """The words of --to."""
-
-    name = "START"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Start:
-        if isinstance(value, Start):
-            return value
-        try:
-            return parse_start(value, SystemClock().now_ms())
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
 @click.command()
 @click.argument("name", type=GROUP, metavar="GROUP")
 @click.option(
@@ -68,7 +53,7 @@ class TargetType(click.ParamType[Start]):
     help="A topic, or some of its partitions (TOPIC:0,3). May be repeated.",
 )
 @click.option("--all-topics", is_flag=True, help="Everything the group has committed.")
-@click.option("--to", "start", type=TargetType(), help=f"{ALLOWED}.")
+@click.option("--to", "start", type=START, help=f"{ALLOWED}.")
 @click.option("--by", "shift", type=int, metavar="N", help="Forward by N messages from where it stands; back with -N.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @json_option

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from martlet.base.clock import SystemClock
+from martlet.cli.start_position import Start, parse_start
 from martlet.client.addresses import Address, parse_bootstrap
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -48,6 +50,23 @@ class AssignmentType(click.ParamType[tuple[str, str]]):
 
 
 ASSIGNMENT = AssignmentType()
+
+
+class StartType(click.ParamType[Start]):
+    """Where to begin, in the words of --from and --to."""
+
+    name = "START"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Start:
+        if isinstance(value, Start):
+            return value
+        try:
+            return parse_start(value, SystemClock().now_ms())
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+START = StartType()
 
 
 def connects(function: Function) -> Function:
