@@ -8,7 +8,7 @@ answers are asked for again. Being a member of a group is not this client's busi
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from martlet.base.errors import ApiError, ErrorCode, error_code
 from martlet.base.ids import TopicPartition
@@ -206,11 +206,17 @@ class Groups:
         return await self._cluster.connection(self._coordinators[group_id])
 
 
+_NO_CONSUMER_GROUP: Final = frozenset(
+    # The group without a name, under which old clients may commit, is a classic one; no consumer group can be called so.
+    {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID, ErrorCode.UNSUPPORTED_VERSION}
+)
+
+
 async def _describe_consumer_group(connection: Connection, group_id: str) -> GroupDescription | None:
     """None when it is no consumer group, or the broker serves none."""
     request = ConsumerGroupDescribeRequest(group_ids=[group_id])
     group = only((await connection.call(CONSUMER_GROUP_DESCRIBE, request)).groups)
-    if error_code(group.error_code) in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+    if error_code(group.error_code) in _NO_CONSUMER_GROUP:
         return None
     check(group.error_code, group.error_message, f"group {group_id!r} was not described", named=group_id)
     return described_consumer_group(group)

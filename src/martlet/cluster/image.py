@@ -26,10 +26,15 @@ from martlet.cluster.keys import (
     BROKER_CONFIG_PREFIX,
     BROKER_PREFIX,
     CLUSTER_KEY,
+    CONTROLLER_KEY,
+    DRAIN_PREFIX,
+    LIVE_PREFIX,
     PARTITION_PREFIX,
     TOPIC_PREFIX,
     read_broker_config_key,
     read_broker_key,
+    read_drain_key,
+    read_live_key,
     read_partition_key,
     topic_key,
 )
@@ -38,12 +43,18 @@ from martlet.cluster.records import (
     BrokerRecord,
     ClusterRecord,
     ConfigRecord,
+    DrainRecord,
+    LiveRecord,
     PartitionRecord,
+    RoleRecord,
     TopicRecord,
     decode_broker,
     decode_cluster,
     decode_configs,
+    decode_drain,
+    decode_live,
     decode_partition,
+    decode_role,
     decode_topic,
 )
 from martlet.cluster.store import Change, Event, Listing
@@ -71,6 +82,13 @@ class BrokerChange(NamedTuple):
     after: BrokerRecord | None
 
 
+class LiveChange(NamedTuple):
+    """A broker process that became alive, went, was replaced by another, or began to leave."""
+
+    before: LiveRecord | None
+    after: LiveRecord | None
+
+
 @dataclass(frozen=True, slots=True)
 class ImageDelta:
     """What one step of the image has changed; deletions come first in each list."""
@@ -81,6 +99,11 @@ class ImageDelta:
     brokers: tuple[BrokerChange, ...] = ()
     broker_configs: tuple[BrokerId | None, ...] = ()
     """Brokers whose run-time settings changed; None stands for the cluster's defaults."""
+    live: tuple[LiveChange, ...] = ()
+    controller: bool = False
+    """Whether another process, or none, has the controller's role now."""
+    drains: tuple[BrokerId, ...] = ()
+    """Brokers that are to be drained from now on, or no longer."""
 
     @property
     def topics_created(self) -> list[TopicRecord]:
@@ -104,12 +127,14 @@ class _Topic(NamedTuple):
 class _Touched:
     """What a step has laid hands on, with the state before it."""
 
-    __slots__ = ("broker_configs", "brokers", "topics")
+    __slots__ = ("broker_configs", "brokers", "drains", "live", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[TopicId, _Topic | None] = {}
         self.brokers: dict[BrokerId, BrokerRecord | None] = {}
         self.broker_configs: dict[BrokerId | None, None] = {}
+        self.live: dict[BrokerId, LiveRecord | None] = {}
+        self.drains: dict[BrokerId, DrainRecord | None] = {}
 
 
 class MetadataImage:
@@ -118,8 +143,12 @@ class MetadataImage:
     def __init__(self) -> None:
         self.revision = 0
         self.cluster: ClusterRecord | None = None
+        self.controller: RoleRecord | None = None
+        """The process with the controller's role; None while nobody has it."""
         self._brokers: dict[BrokerId, BrokerRecord] = {}
         self._broker_configs: dict[BrokerId | None, ConfigRecord] = {}
+        self._live: dict[BrokerId, LiveRecord] = {}
+        self._drains: dict[BrokerId, DrainRecord] = {}
         self._by_name: dict[str, _Topic] = {}
         self._by_id: dict[TopicId, _Topic] = {}
         # By key, which also finds a name's colliding neighbour, and by id: records without regard to M2.
@@ -146,6 +175,19 @@ class MetadataImage:
     def incarnations(self) -> dict[BrokerId, Incarnation]:
         """The registered brokers' incarnations, in the order of their ids."""
         return {broker.id: broker.incarnation for broker in self.brokers()}
+
+    def live(self, broker: BrokerId) -> LiveRecord | None:
+        """The broker's living process, whichever it is; None while no lease says that there is one."""
+        return self._live.get(broker)
+
+    def live_revision(self, broker: BrokerId) -> int:
+        """What a commit compares so that the broker is as alive, or as gone, as it is here."""
+        record = self._live.get(broker)
+        return record.mod_revision if record is not None else 0
+
+    def drain(self, broker: BrokerId) -> DrainRecord | None:
+        """The wish to empty this broker, if somebody has it."""
+        return self._drains.get(broker)
 
     def broker_configs(self, broker: BrokerId | None) -> Mapping[str, str]:
         """Run-time settings of one broker, or the cluster's defaults when None."""
@@ -206,6 +248,7 @@ class MetadataImage:
 
     def _step(self, revision: int, events: list[Event] | tuple[Event, ...]) -> ImageDelta:
         touched = _Touched()
+        controller = self.controller
         for event in events:
             if event.entry is None:
                 self._key_revisions.pop(event.key, None)
@@ -215,7 +258,7 @@ class MetadataImage:
         if touched.topics:
             self._rebuild(touched)
         self.revision = revision
-        return self._delta(touched)
+        return self._delta(touched, controller)
 
     def _take(self, event: Event, touched: _Touched) -> None:
         key = event.key
@@ -227,6 +270,12 @@ class MetadataImage:
             self._take_broker(event, touched)
         elif key.startswith(BROKER_CONFIG_PREFIX):
             self._take_broker_configs(event, touched)
+        elif key.startswith(LIVE_PREFIX):
+            self._take_live(event, touched)
+        elif key.startswith(DRAIN_PREFIX):
+            self._take_drain(event, touched)
+        elif key == CONTROLLER_KEY:
+            self.controller = decode_role(event.entry) if event.entry is not None else None
         elif key == CLUSTER_KEY:
             self.cluster = decode_cluster(event.entry) if event.entry is not None else None
         # Other keys (counters, intents, those of newer versions) are not the image's business.
@@ -271,6 +320,22 @@ class MetadataImage:
         else:
             self._broker_configs.pop(broker, None)
 
+    def _take_live(self, event: Event, touched: _Touched) -> None:
+        broker = read_live_key(event.key)
+        touched.live.setdefault(broker, self._live.get(broker))
+        if event.entry is not None:
+            self._live[broker] = decode_live(event.entry)
+        else:
+            self._live.pop(broker, None)
+
+    def _take_drain(self, event: Event, touched: _Touched) -> None:
+        broker = read_drain_key(event.key)
+        touched.drains.setdefault(broker, self._drains.get(broker))
+        if event.entry is not None:
+            self._drains[broker] = decode_drain(event.entry)
+        else:
+            self._drains.pop(broker, None)
+
     def _rebuild(self, touched: _Touched) -> None:
         for topic_id, before in touched.topics.items():
             if before is not None:
@@ -291,7 +356,7 @@ class MetadataImage:
         )
         return tuple(records[index] for index in range(record.partition_count))
 
-    def _delta(self, touched: _Touched) -> ImageDelta:
+    def _delta(self, touched: _Touched, controller: RoleRecord | None) -> ImageDelta:
         topics: list[TopicChange] = []
         partitions: list[PartitionChange] = []
         for topic_id, before in touched.topics.items():
@@ -302,12 +367,18 @@ class MetadataImage:
                 topics.append(TopicChange(old_record, new_record))
             partitions.extend(_partition_changes(before, after))
         brokers = [BrokerChange(before, self._brokers.get(broker)) for broker, before in touched.brokers.items()]
+        live = [LiveChange(before, self._live.get(broker)) for broker, before in touched.live.items()]
         return ImageDelta(
             revision=self.revision,
             topics=tuple(sorted(topics, key=_deletions_first)),
             partitions=tuple(sorted(partitions, key=_deletions_first)),
             brokers=tuple(sorted((c for c in brokers if c.before != c.after), key=_deletions_first)),
             broker_configs=tuple(touched.broker_configs),
+            controller=controller != self.controller,
+            live=tuple(sorted((c for c in live if c.before != c.after), key=_deletions_first)),
+            drains=tuple(
+                sorted(broker for broker, before in touched.drains.items() if before != self._drains.get(broker))
+            ),
         )
 
 
@@ -320,5 +391,5 @@ def _partition_changes(before: _Topic | None, after: _Topic | None) -> list[Part
     return [PartitionChange(topic.record.name, old, new) for old, new in pairs if old is not new and old != new]
 
 
-def _deletions_first(change: TopicChange | PartitionChange | BrokerChange) -> bool:
+def _deletions_first(change: TopicChange | PartitionChange | BrokerChange | LiveChange) -> bool:
     return change.after is not None

@@ -1,7 +1,10 @@
 """Where everything lies in the metadata store; no other module spells a key.
 
     cluster/id                        ClusterRecord, written once by the first broker of a new cluster
-    broker/<id>                       BrokerRecord, one per registered broker
+    broker/<id>                       BrokerRecord, one per registered broker; stays when the process ends
+    live/<id>                         LiveRecord under the process's lease: there while the process is alive
+    controller                        RoleRecord under the lease of the process that is the controller
+    drain/<id>                        DrainRecord: the broker is to give all it holds to others
     topic/<folded name>               TopicRecord; "." folds to "_", so names that would collide share a key
     partition/<topic id>/<index>      PartitionRecord; exists before its topic does and counts from then on only
     unfinished/<topic id>             UnfinishedRecord: a topic too large for one commit is being made
@@ -18,11 +21,14 @@ from typing import Final
 from martlet.base.ids import BrokerId, TopicId, format_topic_id, parse_topic_id
 
 CLUSTER_KEY: Final = "cluster/id"
+CONTROLLER_KEY: Final = "controller"
 INCARNATION_COUNTER_KEY: Final = "counter/incarnation"
 PRODUCER_ID_COUNTER_KEY: Final = "counter/producer-id"
 DEFAULT_BROKER_CONFIG_KEY: Final = "config/broker/default"
 
 BROKER_PREFIX: Final = "broker/"
+LIVE_PREFIX: Final = "live/"
+DRAIN_PREFIX: Final = "drain/"
 TOPIC_PREFIX: Final = "topic/"
 PARTITION_PREFIX: Final = "partition/"
 UNFINISHED_PREFIX: Final = "unfinished/"
@@ -39,6 +45,14 @@ def fold_topic_name(name: str) -> str:
 
 def broker_key(broker: BrokerId) -> str:
     return f"{BROKER_PREFIX}{broker}"
+
+
+def live_key(broker: BrokerId) -> str:
+    return f"{LIVE_PREFIX}{broker}"
+
+
+def drain_key(broker: BrokerId) -> str:
+    return f"{DRAIN_PREFIX}{broker}"
 
 
 def topic_key(name: str) -> str:
@@ -75,6 +89,14 @@ def read_unfinished_key(key: str) -> TopicId:
 
 def read_broker_key(key: str) -> BrokerId:
     return BrokerId(int(key.removeprefix(BROKER_PREFIX)))
+
+
+def read_live_key(key: str) -> BrokerId:
+    return BrokerId(int(key.removeprefix(LIVE_PREFIX)))
+
+
+def read_drain_key(key: str) -> BrokerId:
+    return BrokerId(int(key.removeprefix(DRAIN_PREFIX)))
 
 
 def read_broker_config_key(key: str) -> BrokerId | None:

@@ -20,7 +20,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from martlet.base.errors import StorageFailure
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId, format_topic_id, parse_topic_id
-from martlet.cluster.keys import read_broker_config_key, read_broker_key, read_partition_key, read_unfinished_key
+from martlet.cluster.keys import (
+    read_broker_config_key,
+    read_broker_key,
+    read_drain_key,
+    read_live_key,
+    read_partition_key,
+    read_unfinished_key,
+)
 from martlet.cluster.store import Entry
 
 T = TypeVar("T")
@@ -65,6 +72,35 @@ class BrokerRecord:
         """Whether this process holds everything that one of its broker's earlier starts, or itself, held."""
         first = self.incarnation if self.clean_since is None else self.clean_since
         return first <= incarnation <= self.incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRecord:
+    """A broker process that is alive; its key hangs on the process's lease and goes with it."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+    """Kept when the same process loses its lease and gets another: losing a lease does not end a process."""
+    leaving: bool = False
+    """The process is about to stop and wants to lead nothing any more."""
+    mod_revision: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRecord:
+    """The process that has a role of which there is one in the cluster, for as long as its lease holds."""
+
+    holder: Member
+    mod_revision: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRecord:
+    """A broker that somebody wants emptied: nothing new is placed on it, and what it holds is moved away."""
+
+    broker: BrokerId
+    since_ms: int = 0
+    mod_revision: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +191,18 @@ def encode_broker(record: BrokerRecord) -> bytes:
     )
 
 
+def encode_live(record: LiveRecord) -> bytes:
+    return _write({"incarnation": record.incarnation, "leaving": record.leaving})
+
+
+def encode_role(record: RoleRecord) -> bytes:
+    return _write({"holder": record.holder})
+
+
+def encode_drain(record: DrainRecord) -> bytes:
+    return _write({"since_ms": record.since_ms})
+
+
 def encode_topic(record: TopicRecord) -> bytes:
     return _write(
         {
@@ -215,6 +263,28 @@ def decode_broker(entry: Entry) -> BrokerRecord:
             started_at_ms=value.get("started_at_ms", 0),
             mod_revision=entry.mod_revision,
         ),
+    )
+
+
+def decode_live(entry: Entry) -> LiveRecord:
+    return _read(
+        entry,
+        lambda value: LiveRecord(
+            read_live_key(entry.key),
+            Incarnation(int(value["incarnation"])),
+            bool(value.get("leaving", False)),
+            entry.mod_revision,
+        ),
+    )
+
+
+def decode_role(entry: Entry) -> RoleRecord:
+    return _read(entry, lambda value: RoleRecord(_members([value["holder"]])[0], entry.mod_revision))
+
+
+def decode_drain(entry: Entry) -> DrainRecord:
+    return _read(
+        entry, lambda value: DrainRecord(read_drain_key(entry.key), int(value.get("since_ms", 0)), entry.mod_revision)
     )
 
 

@@ -60,7 +60,7 @@ class Cleanup:
     def forget_topics(self, topics: frozenset[str], now_ms: int) -> Result[object]:
         """Remove what was committed in deleted topics; what does not fit into this result follows by timer."""
         budget = TombstoneBudget()
-        records: list[object] = [*offsets_of_topics(self._offsets, topics, until_ms=now_ms, budget=budget)]
+        records: list[object] = [*offsets_of_topics(self._offsets, topics, until_ms=None, budget=budget)]
         if not budget.is_spent:
             return Result(records=records)
         records.append(TopicsForgotten(topics, now_ms))

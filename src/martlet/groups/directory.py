@@ -27,6 +27,11 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 EMPTY = "Empty"
 STABLE = "Stable"
 DEAD = "Dead"
+STATES = frozenset(
+    ("empty", "stable", "dead", "preparingrebalance", "completingrebalance", "assigning", "reconciling")
+)
+"""What filters by state can find, in small letters."""
+TYPES = frozenset((CLASSIC, CONSUMER))
 
 _FIRST_VERSION_WITH_NOT_FOUND = 6
 

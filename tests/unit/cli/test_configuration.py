@@ -85,6 +85,43 @@ def test_a_wrong_flag_is_refused_with_what_is_allowed(flags: dict[str, str], sen
 
 
 @pytest.mark.parametrize(
+    "key",
+    [
+        "group_max_size",
+        "group_max_session_timeout_ms",
+        "consumer_group_max_size",
+        "consumer_group_session_timeout_ms",
+        "consumer_group_heartbeat_interval_ms",
+        "offsets_retention_minutes",
+        "offsets_topic_partitions",
+        "group_lag_interval_ms",
+    ],
+)
+def test_groups_cannot_be_set_up_so_that_none_can_work(key: str) -> None:
+    with pytest.raises(SettingsError, match=f"{key} cannot be 0; allowed is a whole number from 1 up"):
+        load({key: "0"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (
+            {"group_min_session_timeout_ms": "2000000"},
+            "group_min_session_timeout_ms (2000000) is more than group_max_session_timeout_ms (1800000)",
+        ),
+        (
+            {"consumer_group_heartbeat_interval_ms": "5000", "consumer_group_session_timeout_ms": "4000"},
+            "consumer_group_heartbeat_interval_ms (5000) is more than consumer_group_session_timeout_ms (4000)",
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(flags: dict[str, str], sentence: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(flags)
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
     ("content", "sentence"),
     [
         ("kafak = 1", "martlet.toml: there is no setting 'kafak'; did you mean 'kafka'?"),

@@ -333,6 +333,11 @@ def test_groups_are_deleted(groups: FakeGroups, martlet: Any) -> None:
     assert groups.groups == {}
 
 
+def test_a_group_named_twice_is_deleted_once(groups: FakeGroups, martlet: Any) -> None:
+    groups.groups["a"] = FakeGroup()
+    assert martlet("delete", "a", "a", "--yes") == (0, "", "deleted a\n")
+
+
 def test_a_group_with_members_is_not_deleted(groups: FakeGroups, martlet: Any) -> None:
     groups.groups["g"] = busy()
     ran = martlet("delete", "g", "--yes")

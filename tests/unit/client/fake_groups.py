@@ -140,9 +140,10 @@ class FakeGroups:
         for group_id in request.group_ids:
             group = self.groups.get(group_id)
             if group is None or group.type != "consumer":
+                code = ErrorCode.GROUP_ID_NOT_FOUND if group_id else ErrorCode.INVALID_GROUP_ID
                 described.append(
                     consumer_group_describe.DescribedGroup(
-                        error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message="not here", group_id=group_id
+                        error_code=code, error_message="not here", group_id=group_id
                     )
                 )
                 continue

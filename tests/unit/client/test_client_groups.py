@@ -109,6 +109,14 @@ async def test_a_classic_group_is_described(
     assert (only.topics, only.assigned, only.target, only.epoch) == (("t",), (T0, T1), None, None)
 
 
+async def test_the_group_without_a_name_is_described_though_no_consumer_group_can_be_called_so(
+    broker: FakeBroker, groups: FakeGroups
+) -> None:
+    groups.groups[""] = FakeGroup()
+    async with client_of(broker) as cluster:
+        assert (await Groups(cluster).describe("")).state == "Empty"
+
+
 @pytest.mark.parametrize("newest_version", [5, 6])
 async def test_a_group_that_does_not_exist_is_said_to_be_missing(
     broker: FakeBroker, groups: FakeGroups, newest_version: int

@@ -7,6 +7,8 @@ from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId
 from martlet.cluster.keys import (
     broker_config_key,
     broker_key,
+    drain_key,
+    live_key,
     partition_key,
     read_partition_key,
     topic_key,
@@ -16,22 +18,31 @@ from martlet.cluster.records import (
     BrokerRecord,
     ClusterRecord,
     ConfigRecord,
+    DrainRecord,
     Endpoint,
+    LiveRecord,
     PartitionRecord,
+    RoleRecord,
     TopicRecord,
     UnfinishedRecord,
     decode_broker,
     decode_cluster,
     decode_configs,
     decode_counter,
+    decode_drain,
+    decode_live,
     decode_partition,
+    decode_role,
     decode_topic,
     decode_unfinished,
     encode_broker,
     encode_cluster,
     encode_configs,
     encode_counter,
+    encode_drain,
+    encode_live,
     encode_partition,
+    encode_role,
     encode_topic,
     encode_unfinished,
 )
@@ -74,6 +85,11 @@ def test_every_record_is_read_as_it_was_written() -> None:
     assert decode_partition(_entry(partition_key(_ID, 12), encode_partition(_partition()))) == _partition()
     assert decode_unfinished(_entry(unfinished_key(_ID), encode_unfinished(unfinished))) == unfinished
     assert decode_configs(_entry(broker_config_key(None), encode_configs(configs))) == configs
+    live = LiveRecord(BrokerId(2), Incarnation(7), leaving=True)
+    assert decode_live(_entry(live_key(live.broker), encode_live(live))) == live
+    drain = DrainRecord(BrokerId(2), 17)
+    assert decode_drain(_entry(drain_key(drain.broker), encode_drain(drain))) == drain
+    assert decode_role(_entry("controller", encode_role(RoleRecord(_LEADER)))) == RoleRecord(_LEADER)
     assert decode_counter(_entry("counter/x", encode_counter(12))) == 12
     assert decode_counter(None) == 0
 

@@ -184,6 +184,13 @@ def test_offsets_of_a_deleted_topic_are_gone_in_every_group(bench: GroupBench) -
     assert bench.fetch("a") == -1
 
 
+def test_offsets_of_a_deleted_topic_are_gone_also_when_the_clock_was_set_back_meanwhile(bench: GroupBench) -> None:
+    bench.commit()
+    bench.context.now_ms -= 3_600_000
+    bench.topics_deleted("orders")
+    assert bench.fetch() == -1
+
+
 def test_very_many_offsets_of_a_deleted_topic_go_one_after_another() -> None:
     bench = GroupBench(GroupsOptions(group_id_bytes_max=4_096))
     names = [f"{number}-".ljust(4_000, "x") for number in range(500)]

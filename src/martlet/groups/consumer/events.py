@@ -15,6 +15,15 @@ class AssignmentDue:
     group_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class ExpressionsDue:
+    """So many of the group's expressions, in order from the one behind `after` on, are still to be matched anew."""
+
+    group_id: str
+    after: str
+    count: int
+
+
 class Awaited(Enum):
     """What a member that speaks the classic protocol has to do next, in the time it has for a rebalance."""
 
@@ -32,4 +41,4 @@ class ClassicMemberAwaited:
     what: Awaited
 
 
-ConsumerEvent: TypeAlias = AssignmentDue | ClassicMemberAwaited
+ConsumerEvent: TypeAlias = AssignmentDue | ExpressionsDue | ClassicMemberAwaited

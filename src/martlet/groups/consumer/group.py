@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from martlet.base.ids import TopicId
-from martlet.groups.consumer.events import AssignmentDue, Awaited, ClassicMemberAwaited
+from martlet.groups.consumer.events import AssignmentDue, Awaited, ClassicMemberAwaited, ExpressionsDue
 from martlet.groups.records import (
     NO_PARTITIONS,
     ConsumerGroupRemoved,
@@ -53,6 +53,7 @@ GroupRecord = (
     | RegexResolved
     | RegexRemoved
     | AssignmentDue
+    | ExpressionsDue
     | ClassicMemberAwaited
 )
 """What changes one group."""
@@ -71,6 +72,7 @@ CONSUMER_RECORDS: Final = (
     RegexResolved,
     RegexRemoved,
     AssignmentDue,
+    ExpressionsDue,
     ClassicMemberAwaited,
 )
 """Every record, durable or not, that the consumer protocol replays."""
@@ -126,6 +128,7 @@ class ConsumerGroup:
         "classic_count",
         "classic_protocols",
         "epoch",
+        "expressions_due",
         "group_id",
         "instances",
         "members",
@@ -157,6 +160,8 @@ class ConsumerGroup:
         self.classic_protocols: dict[str, int] = {}
         """How many of the members that speak the classic protocol know each of its protocols."""
         self.assignment_due = False
+        self.expressions_due = ("", 0)
+        """How many expressions are to be matched anew, and behind which one to go on."""
 
     @property
     def is_empty(self) -> bool:
@@ -222,6 +227,8 @@ class ConsumerGroup:
                 self._resolve(record.regex, None)
             case AssignmentDue():
                 self.assignment_due = True
+            case ExpressionsDue():
+                self.expressions_due = (record.after, record.count)
             case ClassicMemberAwaited():
                 if record.member_id in self.members:
                     self.members[record.member_id].awaited = record.what

@@ -19,7 +19,7 @@ from martlet.coordinator.result import Result, SetTimer, TimerKey
 from martlet.groups.caller import Caller
 from martlet.groups.consumer import description, topic_news
 from martlet.groups.consumer.departure import leave_for_a_while, leaving_member, member_removal, remove_members
-from martlet.groups.consumer.events import AssignmentDue, Awaited
+from martlet.groups.consumer.events import AssignmentDue, Awaited, ExpressionsDue
 from martlet.groups.consumer.group import (
     AWAY_EPOCH,
     JOINING_EPOCH,
@@ -30,6 +30,7 @@ from martlet.groups.consumer.group import (
 )
 from martlet.groups.consumer.heartbeat import MemberUpdate, find_member, heartbeat
 from martlet.groups.consumer.target import ASSIGN_DELAY_MS, AT_ONCE_MEMBERS_MAX, make_target, outlook_of
+from martlet.groups.consumer.topic_news import NEXT_TURN_MS, NewsBudget
 from martlet.groups.consumer.validation import check_heartbeat
 from martlet.groups.options import GroupsOptions
 from martlet.groups.records import (
@@ -144,21 +145,39 @@ class ConsumerProtocol:
         concerned = dict.fromkeys(sorted({group for name in names for group in self._index.groups_of(name)}))
         concerned.update(self._with_regex)
         records: list[object] = []
+        timers: list[SetTimer] = []
+        budget = NewsBudget()
         for group_id in concerned:
             group = self.groups[group_id]
-            if not group.is_empty:
-                records += topic_news.refresh_some(group, self._topics, names, now_ms)
-        return Result(records=records)
+            if group.is_empty:
+                continue
+            found = None
+            if not budget.is_spent:
+                found = topic_news.refresh_some(group, self._topics, names, now_ms, budget)
+            if found is not None:
+                budget.take_records(found)
+                records += found
+                continue
+            if group.regexes:
+                records.append(ExpressionsDue(group_id, group.expressions_due[0], len(group.regexes)))
+            timers.append(SetTimer(("regex", group_id), NEXT_TURN_MS))
+        return Result(records=records, timers=timers)
 
     def on_loaded(self, now_ms: int) -> Result[object]:
         """Give every member its full time again, and make up for what happened to topics in the meantime."""
         records: list[object] = []
         timers: list[SetTimer] = []
         with_regex = 0
+        budget = NewsBudget()
         for group in self.groups.values():
             if group.is_empty:
                 continue
-            records += topic_news.refresh(group, self._topics)
+            if budget.is_spent:
+                timers.append(SetTimer(("regex", group.group_id), NEXT_TURN_MS))
+            else:
+                found = topic_news.refresh(group, self._topics)
+                budget.take_records(found)
+                records += found
             for member in group.members.values():
                 timers += self._timers_after_loading(group, member)
             if group.regexes:
@@ -180,17 +199,21 @@ class ConsumerProtocol:
                 return Result()
             return Result(records=make_target(group, outlook_of(group), self._topics, self._options).records)
         if key[0] == "regex":
-            if not group.regexes:
-                return Result()
-            interval_ms = self._options.consumer_regex_refresh_ms
-            records = topic_news.refresh_regexes(group, self._topics, now_ms, interval_ms)
-            return Result(records=records, timers=[SetTimer(key, interval_ms)])
+            return self._look_at_topics(group, key, now_ms)
         member = group.members.get(key[2])
         if member is None:
             return Result()
         if key[0] == "revoke" and not _is_awaited(member):
             return Result()
         return self.remove_members(group, [member], None, now_ms)
+
+    def _look_at_topics(self, group: ConsumerGroup, key: TimerKey, now_ms: int) -> Result[object]:
+        """Some expressions, or all, have been resolved long ago, or news did not reach the group at once."""
+        if not group.regexes:
+            return Result(records=topic_news.refresh(group, self._topics))
+        records, is_more = topic_news.take_turn(group, self._topics, now_ms)
+        delay_ms = NEXT_TURN_MS if is_more else self._options.consumer_regex_refresh_ms
+        return Result(records=records, timers=[SetTimer(key, delay_ms)])
 
     # The only writer
 

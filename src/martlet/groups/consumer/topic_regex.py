@@ -4,6 +4,7 @@ The only importer of the RE2 library, and only when a group uses an expression. 
 as in Kafka. What is wrong with an expression is said in the error.
 """
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -21,9 +22,15 @@ if TYPE_CHECKING:
 
 REGEX_LENGTH_MAX: Final = 8_192
 """Characters. Topic names have at most 249; longer expressions are lists of names, which belong in the other field."""
-_MEMORY_BYTES_MAX: Final = 1 << 20
-"""For the compiled program and its caches; a pattern that needs more (nested counts, say) is refused."""
-_COMPILED_MAX: Final = 256
+_PROGRAM_BYTES_MAX: Final = 32 << 10
+"""An expression that needs a larger program (many counts, say) is refused: the time to compile it grows with the square
+of its size, and the time to match a name with its size when the states do not fit into the memory for them."""
+_COUNTS_MAX: Final = 500
+"""All counts of an expression together; no name has so many characters, and already reading more of them takes long."""
+_COUNT: Final = re.compile(r"\{(?:\d{0,9},)?(\d{1,9})")
+_STATES_BYTES_MAX: Final = 8 << 20
+"""For what the library remembers while it matches; enough for every program of that size on names of topics."""
+_COMPILED_MAX: Final = 16
 
 
 def check_regex(regex: str) -> None:
@@ -32,6 +39,11 @@ def check_regex(regex: str) -> None:
         raise ApiError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex has {len(regex)} characters; at most {REGEX_LENGTH_MAX} are allowed.",
+        )
+    if sum(map(int, _COUNT.findall(regex))) > _COUNTS_MAX:
+        raise ApiError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex {regex[:200]!r}: pattern too large, its counts add up to more than {_COUNTS_MAX}.",
         )
     _compile(regex)
 
@@ -46,18 +58,26 @@ def matching_topics(regex: str, names: Iterable[str]) -> tuple[str, ...]:
 def _compile(regex: str) -> "Pattern":
     import re2  # type: ignore[import-untyped]
 
-    options = re2.Options()
-    options.max_mem = _MEMORY_BYTES_MAX
-    options.log_errors = False
-    options.never_capture = True
     try:
-        # Bytes, since the library is far slower with text.
-        pattern: Pattern = re2.compile(regex.encode(), options=options)
+        # The library has one limit for the program and the states together, so the program is tried alone first.
+        _compile_within(regex, _PROGRAM_BYTES_MAX)
+        return _compile_within(regex, _STATES_BYTES_MAX)
     except (re2.error, UnicodeError) as error:
         raise ApiError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex {regex[:200]!r} is not a valid regular expression: {_reason(error)}.",
         ) from None
+
+
+def _compile_within(regex: str, memory_bytes: int) -> "Pattern":
+    import re2
+
+    options = re2.Options()
+    options.max_mem = memory_bytes
+    options.log_errors = False
+    options.never_capture = True
+    # Bytes, since the library is far slower with text.
+    pattern: Pattern = re2.compile(regex.encode(), options=options)
     return pattern
 
 

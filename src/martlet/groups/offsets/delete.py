@@ -87,17 +87,18 @@ def offsets_of_group(table: OffsetTable, group_id: str, budget: TombstoneBudget)
 
 
 def offsets_of_topics(
-    table: OffsetTable, topics: Collection[str], *, until_ms: int, budget: TombstoneBudget
+    table: OffsetTable, topics: Collection[str], *, until_ms: int | None, budget: TombstoneBudget
 ) -> Iterator[OffsetRemoved]:
     """Tombstones for what all groups have committed in these topics up to this instant, as the budget allows.
 
-    The instant matters when a topic of the same name is made before the removal is complete.
+    The instant matters when a topic of the same name is made before the removal is complete. Without one everything
+    goes, whatever the clock said when it was committed.
     """
     for group_id in table.group_ids():
         of_group = table.of_group(group_id)
         for topic in topics:
             for partition, committed in of_group.get(topic, {}).items():
-                if committed.committed_at_ms > until_ms:
+                if until_ms is not None and committed.committed_at_ms > until_ms:
                     continue
                 if not budget.take(group_id, topic):
                     return

@@ -7,7 +7,7 @@ import pytest
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.groups.consumer.events import AssignmentDue
 from martlet.groups.consumer.target import ASSIGN_DELAY_MS, AT_ONCE_MEMBERS_MAX
-from martlet.groups.consumer.topic_news import MATCHES_MAX
+from martlet.groups.consumer.topic_news import EXPRESSIONS_MAX, NEXT_TURN_MS
 from martlet.groups.options import GroupsOptions
 from martlet.groups.records import (
     ConsumerGroupStored,
@@ -215,19 +215,53 @@ def test_topics_that_came_while_nobody_looked_are_found_by_expressions_soon_afte
     assert bench.group.epoch == 2
 
 
-def test_a_group_with_very_many_expressions_has_them_looked_at_in_turns() -> None:
-    topics = SimTopics(**{f"t{number}": 1 for number in range(100)})
+def many_expressions(count: int, topic_count: int) -> ConsumerBench:
+    """A group in which everybody has an expression of its own, each of which matches every topic."""
+    topics = SimTopics(**{f"t{number}-{'x' * 200}": 1 for number in range(topic_count)})
     bench = ConsumerBench(topics, GroupsOptions(consumer_regex_refresh_ms=20_000))
-    for number in range(MATCHES_MAX // 100 + 50):
+    for number in range(count):
         request = join_request(f"m{number}", [])
-        request.subscribed_topic_regex = f"t{number}|new"
+        request.subscribed_topic_regex = f".*|{number}"
         bench.send(request)
+    bench.context.take_records()
+    return bench
+
+
+def test_a_group_with_very_many_expressions_has_them_looked_at_in_turns() -> None:
+    bench = many_expressions(EXPRESSIONS_MAX * 3 + 5, 5)
     bench.topics.create("new", 1)
-    found = set()
-    for _ in range(2):
-        bench.context.take_records()
-        bench.context.advance(20_000)
+    bench.context.advance(bench.options.consumer_regex_refresh_ms)
+    for _ in range(4):
         records = [record for record in bench.context.take_records() if isinstance(record, RegexResolved)]
-        assert len(records) <= MATCHES_MAX // 100
-        found |= {record.regex for record in records}
-    assert len(found) == len(bench.group.regexes)
+        assert 0 < len(records) <= EXPRESSIONS_MAX
+        bench.context.advance(NEXT_TURN_MS)
+    assert all("new" in resolved.topics for resolved in bench.group.regexes.values())
+    bench.context.advance(bench.options.consumer_regex_refresh_ms - 1_000)
+    assert bench.context.take_records() == []
+
+
+def test_news_of_a_topic_reaches_every_expression_however_much_it_makes_to_store() -> None:
+    bench = many_expressions(EXPRESSIONS_MAX * 2, 1_500)
+    log_length = len(bench.context.log)
+    bench.topics.create("new", 1)
+    bench.topics_changed("new")
+    for _ in range(EXPRESSIONS_MAX):
+        stored = bench.context.log[log_length:]
+        assert sum(len(key) + len(value or b"") for key, value in stored) < 8 << 20
+        log_length = len(bench.context.log)
+        bench.context.advance(NEXT_TURN_MS)
+    assert all("new" in resolved.topics for resolved in bench.group.regexes.values())
+
+
+def test_news_of_a_topic_reaches_every_group_that_reads_it_however_many_there_are() -> None:
+    bench = ConsumerBench(SimTopics(orders=1))
+    for number in range(400):
+        request = join_request("a", ["orders"])
+        request.group_id = f"{number:04d}".ljust(4_000, "x")
+        bench.send(request)
+    log_length = len(bench.context.log)
+    bench.topics.grow("orders", 2)
+    bench.topics_changed("orders")
+    assert len(bench.context.log) < log_length + 400
+    bench.context.advance(NEXT_TURN_MS)
+    assert {group.epoch for group in bench.context.machine.groups.values()} == {2}

@@ -1,5 +1,7 @@
 """Regular expressions: whole names, clear refusals, and no pattern that costs much."""
 
+import time
+
 import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
@@ -40,3 +42,25 @@ def test_patterns_that_ruin_backtracking_engines_cost_nothing() -> None:
     names = ["a" * 240 + "!" for _ in range(50)]
     for regex in ("(a+)+", "(a|a)*b", "(a|aa)+$", "(.*a){20}"):
         assert matching_topics(regex, names) == ()
+
+
+@pytest.mark.parametrize("regex", ["x{0,1000}" * 20, "x{0,1000}" * 900, "x{1000}" * 1_100, "x{900,}" * 1_100, "(x?){1000}" * 20, "(.?){249}" * 9, "(.{0,30}x)?" * 50])
+def test_an_expression_whose_counts_make_it_large_is_refused_at_once(regex: str) -> None:
+    started_at = time.process_time()
+    with pytest.raises(ApiError, match="pattern too large"):
+        check_regex(regex)
+    assert time.process_time() - started_at < 0.5
+
+
+@pytest.mark.parametrize("regex", ["(x?y?)" * 600, "(x?){500}", ".?x?" * 100, "(.*[a-z0-9]){50}"])
+def test_the_largest_expressions_allowed_match_long_names_quickly(regex: str) -> None:
+    names = ["x" * (249 - number % 3) for number in range(200)]
+    started_at = time.process_time()
+    check_regex(regex)
+    matching_topics(regex, names)
+    assert time.process_time() - started_at < 0.5
+
+
+def test_a_long_list_of_names_is_an_expression_still() -> None:
+    names = [f"topic-{number:04d}" for number in range(700)]
+    assert matching_topics("|".join(names), [*names, "topic-9"]) == tuple(names)
