@@ -10,8 +10,11 @@ import pytest
 
 from martlet.base.errors import ERROR_TABLE, ErrorCode
 from martlet.testing.running_broker import RunningBroker
+from martlet.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from martlet.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from martlet.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.broker.broker_process import BrokerProcess
+from tests.broker.group_requests import commit, committed, consumer_heartbeat, enter, fetch_offsets, heartbeat
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import (
     batch_of,
@@ -149,3 +152,43 @@ if may_mount():
             (result,) = client.call(request, 7).topics
             assert result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
             wait_until(lambda: _code(client, name, batch_of(b"x")) == ErrorCode.NONE, "the new topic works")
+
+    def test_a_full_disk_refuses_commits_and_members_for_a_while_and_groups_recover_by_themselves(
+        small_disk: Path,
+    ) -> None:
+        settings = {"disk_reserve_bytes": 0, "offsets_topic_partitions": 1, "consumer_group_session_timeout_ms": 1_000}
+        process = BrokerProcess(small_disk / "data", **settings).start()
+        retriable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        try:
+            with RawClient(process.address) as client:
+                topic = create_topic(client)
+                joined = enter(client, "classic")
+                member = (joined.member_id, joined.generation_id)
+                assert commit(client, "classic", topic, {0: 1}, member=member) == {0: ErrorCode.NONE}
+                assert consumer_heartbeat(client, "consumer", "M" * 22, 0, topic).member_epoch == 1
+                _fill(small_disk / "filler")
+                assert commit(client, "classic", topic, {0: 2}, member=member, note="x" * 4_000) == {0: retriable}
+                # Large enough not to fit into what is left of the last block.
+                joins = ConsumerGroupHeartbeatRequest("consumer", "N" * 22, 0, rack_id="r" * 5_000)
+                joins.rebalance_timeout_ms, joins.subscribed_topic_names, joins.topic_partitions = 1_000, [topic], []
+                assert client.call(joins, 1).error_code == retriable
+                assert heartbeat(client, "classic", joined) == ErrorCode.NONE
+                assert committed(client, "classic", topic) == 1
+                (small_disk / "filler").unlink()
+
+                def is_taken() -> bool:
+                    return commit(client, "classic", topic, {0: 3}, member=member) == {0: ErrorCode.NONE}
+
+                def has_lost_its_member() -> bool:
+                    (described,) = client.call(ConsumerGroupDescribeRequest(["consumer"]), 0).groups
+                    return bool(described.group_state == "Empty")
+
+                wait_until(is_taken, "commits are taken again")
+                wait_until(has_lost_its_member, "the session that ended meanwhile is over")
+            process.kill()
+            process.start()
+            with RawClient(process.address) as client:
+                wait_until(lambda: fetch_offsets(client, "classic", topic, 0)[0] == ErrorCode.NONE, "groups are loaded")
+                assert committed(client, "classic", topic) == 3
+        finally:
+            process.kill()

@@ -207,7 +207,7 @@ class Groups:
 
 
 _NO_CONSUMER_GROUP: Final = frozenset(
-    # The group without a name, under which old clients may commit, is a classic one; no consumer group can be called so.
+    # The group without a name, under which old clients may commit, is a classic one.
     {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID, ErrorCode.UNSUPPORTED_VERSION}
 )
 

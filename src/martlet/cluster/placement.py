@@ -184,20 +184,19 @@ def even_out(owners: list[BrokerId], options: Sequence[Sequence[BrokerId]], coun
     owned: dict[BrokerId, dict[int, None]] = {broker: {} for broker in counts}
     for thing, owner in enumerate(owners):
         owned.setdefault(owner, {})[thing] = None
-    while True:
+    improved = True
+    while improved:
+        improved = False
         for giver in sorted(counts, key=lambda broker: (-counts[broker], broker)):
-            path = _path_to_less(giver, owned, options, counts)
-            if path:
-                break
-        else:
-            return
-        for thing, taker in path:
-            before = owners[thing]
-            del owned[before][thing]
-            owned[taker][thing] = None
-            owners[thing] = taker
-            counts[before] -= 1
-            counts[taker] += 1
+            while path := _path_to_less(giver, owned, options, counts):
+                improved = True
+                for thing, taker in path:
+                    before = owners[thing]
+                    del owned[before][thing]
+                    owned[taker][thing] = None
+                    owners[thing] = taker
+                    counts[before] -= 1
+                    counts[taker] += 1
 
 
 def _path_to_less(

@@ -27,9 +27,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 EMPTY = "Empty"
 STABLE = "Stable"
 DEAD = "Dead"
-STATES = frozenset(
-    ("empty", "stable", "dead", "preparingrebalance", "completingrebalance", "assigning", "reconciling")
-)
+STATES = frozenset(("empty", "stable", "dead", "preparingrebalance", "completingrebalance", "assigning", "reconciling"))
 """What filters by state can find, in small letters."""
 TYPES = frozenset((CLASSIC, CONSUMER))
 
@@ -119,7 +117,12 @@ class GroupDirectory:
 
     def statistics(self) -> dict[tuple[str, str], int]:
         """How many groups there are by type and state."""
-        return dict(Counter((group.group_type, group.group_state) for group in self._all()))
+        counts = Counter((CLASSIC, self._classic.state_name(group)) for group in self._classic.groups.values())
+        counts.update((CONSUMER, self._consumer.state_name(group)) for group in self._consumer.groups.values())
+        simple = sum(1 for _ in self._simple_ids())
+        if simple:
+            counts[CLASSIC, EMPTY] += simple
+        return dict(counts)
 
     def member_counts(self) -> Iterator[tuple[str, int]]:
         """Every group that is more than its offsets, with the number of its members."""
@@ -134,9 +137,13 @@ class GroupDirectory:
         for group_id, consumer_group in self._consumer.groups.items():
             state = self._consumer.state_name(consumer_group)
             yield ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, state, CONSUMER)
-        for group_id in self._offsets.group_ids():
-            if group_id not in self._classic.groups and group_id not in self._consumer.groups:
-                yield ListedGroup(group_id, "", EMPTY, CLASSIC)
+        for group_id in self._simple_ids():
+            yield ListedGroup(group_id, "", EMPTY, CLASSIC)
+
+    def _simple_ids(self) -> Iterator[str]:
+        """Groups that consist of their offsets."""
+        classic, consumer = self._classic.groups, self._consumer.groups
+        return (id_ for id_ in self._offsets.group_ids() if id_ not in classic and id_ not in consumer)
 
     def described(self, group_id: str, version: int) -> describe_groups.DescribedGroup:
         """In the words of the classic protocol; as in Kafka a consumer group cannot be described so."""

@@ -19,6 +19,7 @@ from martlet.groups.classic.events import CLASSIC_EVENTS
 from martlet.groups.classic.group import ClassicGroup
 from martlet.groups.classic.protocol import ClassicProtocol
 from martlet.groups.cleanup import SWEEP, SWEEP_INTERVAL_MS, Cleanup
+from martlet.groups.consumer.departure import no_such_group
 from martlet.groups.consumer.group import CONSUMER_RECORDS, ConsumerGroup
 from martlet.groups.consumer.protocol import ConsumerProtocol
 from martlet.groups.directory import CONSUMER_PROTOCOL_TYPE, GroupDirectory
@@ -103,7 +104,7 @@ class GroupsMachine:
         if group is None:
             return self.consumer.heartbeat(request, caller, now_ms)
         if request.member_epoch != _JOINING_EPOCH:
-            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"not a consumer group: {request.group_id!r}")
+            raise no_such_group(request)
         if group.is_empty:
             return _after(self.classic.removal(group), self.consumer.heartbeat(request, caller, now_ms))
         return self._migration.upgrade(group, request, caller, now_ms)

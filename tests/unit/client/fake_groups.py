@@ -142,9 +142,7 @@ class FakeGroups:
             if group is None or group.type != "consumer":
                 code = ErrorCode.GROUP_ID_NOT_FOUND if group_id else ErrorCode.INVALID_GROUP_ID
                 described.append(
-                    consumer_group_describe.DescribedGroup(
-                        error_code=code, error_message="not here", group_id=group_id
-                    )
+                    consumer_group_describe.DescribedGroup(error_code=code, error_message="not here", group_id=group_id)
                 )
                 continue
             members = [self._consumer_member(member) for member in group.members]

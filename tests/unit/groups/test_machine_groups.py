@@ -150,9 +150,10 @@ def test_an_empty_classic_group_becomes_a_consumer_group_by_a_heartbeat(bench: G
 
 def test_a_heartbeat_that_does_not_join_leaves_a_classic_group_as_it_is(bench: GroupBench) -> None:
     bench.leave(bench.stable())
-    with pytest.raises(ApiError) as refusal:
-        bench.consumer_heartbeat("g", "m", 3)
-    assert refusal.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+    for epoch, code in ((3, ErrorCode.UNKNOWN_MEMBER_ID), (-1, ErrorCode.GROUP_ID_NOT_FOUND)):
+        with pytest.raises(ApiError) as refusal:
+            bench.consumer_heartbeat("g", "m", epoch)
+        assert refusal.value.code is code
     assert bench.listed() == [("g", "consumer", "Empty", "classic")]
 
 

@@ -35,8 +35,8 @@ class Member:
     @property
     def size_bytes(self) -> int:
         """About what it takes in the group's record and in memory."""
-        texts = len(self.member_id) + len(self.instance_id or "") + len(self.client_id) + len(self.client_host)
-        return _MEMBER_BYTES + texts + protocols_bytes(self.protocols)
+        texts = (self.member_id, self.instance_id or "", self.client_id, self.client_host)
+        return _MEMBER_BYTES + sum(map(_text_bytes, texts)) + protocols_bytes(self.protocols)
 
     def metadata(self, protocol: str | None) -> bytes | None:
         """What it said for this protocol; None when it does not know it."""
@@ -57,4 +57,8 @@ def protocols_of(asked: Iterable[JoinGroupRequestProtocol]) -> Protocols:
 
 def protocols_bytes(protocols: Protocols) -> int:
     """Size of names and metadata together."""
-    return sum(len(name) + len(metadata) for name, metadata in protocols)
+    return sum(_text_bytes(name) + len(metadata) for name, metadata in protocols)
+
+
+def _text_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.coordinator.result import CancelTimer, Result
-from martlet.groups.consumer.group import AWAY_EPOCH, ConsumerGroup, GroupRecord, Member
+from martlet.groups.consumer.group import AWAY_EPOCH, JOINING_EPOCH, ConsumerGroup, GroupRecord, Member
 from martlet.groups.consumer.subscriptions import SubscriptionChange
 from martlet.groups.records import (
     NO_PARTITIONS,
@@ -50,6 +50,16 @@ def static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> Mem
 
 def unknown_member(group: ConsumerGroup, member_id: str) -> ApiError:
     return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id!r} is not a member of group {group.group_id}.")
+
+
+def no_such_group(request: ConsumerGroupHeartbeatRequest) -> ApiError:
+    """The refusal of a heartbeat that does not join, to a group that does not exist, or is not of this kind.
+
+    A member that stays has slept until its group was forgotten or had turned classic. Kafka tells it
+    GROUP_ID_NOT_FOUND, which ends its client for good; as an unknown member it joins anew.
+    """
+    code = ErrorCode.UNKNOWN_MEMBER_ID if request.member_epoch > JOINING_EPOCH else ErrorCode.GROUP_ID_NOT_FOUND
+    return ApiError(code, f"There is no consumer group {request.group_id!r}.")
 
 
 def leave_for_a_while(group: ConsumerGroup, member: Member) -> Result[object]:

@@ -6,8 +6,9 @@ lead the member one step towards its target; answer. A member to which nothing n
 no more than its request is long.
 
 Deliberate deviations from Kafka, all towards members that did nothing wrong: a known member that joins anew (epoch 0)
-is let in whatever its epoch was, since it says that it owns nothing; a member that lost an answer may still own what it
-is just asked to give back; a static member may replace itself in a full group.
+is let in whatever its epoch was, since it says that it owns nothing; one whose group is gone is told to join anew; a
+member that lost an answer may still own what it is just asked to give back; a static member may replace itself in a
+full group.
 """
 
 from dataclasses import dataclass, field, replace

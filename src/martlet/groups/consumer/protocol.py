@@ -18,7 +18,13 @@ from martlet.base.randomness import IdSource
 from martlet.coordinator.result import Result, SetTimer, TimerKey
 from martlet.groups.caller import Caller
 from martlet.groups.consumer import description, topic_news
-from martlet.groups.consumer.departure import leave_for_a_while, leaving_member, member_removal, remove_members
+from martlet.groups.consumer.departure import (
+    leave_for_a_while,
+    leaving_member,
+    member_removal,
+    no_such_group,
+    remove_members,
+)
 from martlet.groups.consumer.events import AssignmentDue, Awaited, ExpressionsDue
 from martlet.groups.consumer.group import (
     AWAY_EPOCH,
@@ -79,7 +85,7 @@ class ConsumerProtocol:
         group = self.groups.get(request.group_id)
         if group is None:
             if request.member_epoch != JOINING_EPOCH:
-                raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id!r} not found.")
+                raise no_such_group(request)
             group = ConsumerGroup(request.group_id)
         return self.heartbeat_in(group, request, caller, now_ms)
 

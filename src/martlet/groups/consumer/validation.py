@@ -4,11 +4,16 @@ Only the request itself is looked at here; whether it fits the group is for `hea
 bounded here, so that every record made of a request that passed fits into a batch.
 """
 
+from typing import Final
+
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.groups.consumer.group import AWAY_EPOCH, JOINING_EPOCH
 from martlet.groups.consumer.topic_regex import check_regex
 from martlet.groups.options import GroupsOptions
 from martlet.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+MEMBER_ID_LENGTH_MAX: Final = 512
+"""Characters; ids that the broker makes for members of the classic protocol have up to 300."""
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, options: GroupsOptions) -> None:
@@ -39,6 +44,12 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, option
         check_regex(request.subscribed_topic_regex)
 
 
+def check_member_id(member_id: str) -> None:
+    """A target names every member of the group in one batch, so ids cannot be of any length. Clients' have about 40."""
+    if len(member_id) > MEMBER_ID_LENGTH_MAX:
+        raise _invalid(f"MemberId has {len(member_id)} characters; at most {MEMBER_ID_LENGTH_MAX} are allowed.")
+
+
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == -1:
         raise _invalid("RebalanceTimeoutMs must be provided in the first request.")
@@ -53,6 +64,7 @@ def _check_sizes(request: ConsumerGroupHeartbeatRequest, options: GroupsOptions)
         raise ApiError(
             ErrorCode.INVALID_GROUP_ID, f"GroupId has more than {options.group_id_bytes_max} bytes, which is the limit."
         )
+    check_member_id(request.member_id)
     names = request.subscribed_topic_names or ()
     if len(names) > options.topics_per_member_max:
         raise _invalid(

@@ -24,6 +24,7 @@ from martlet.groups.consumer.group import ConsumerGroup, Member
 from martlet.groups.consumer.heartbeat import MemberUpdate
 from martlet.groups.consumer.protocol import ConsumerProtocol
 from martlet.groups.consumer.reconciliation import waits_for_others
+from martlet.groups.consumer.validation import check_member_id
 from martlet.groups.migration.downgrade import Downgrading
 from martlet.groups.migration.embedded import assignment_bytes, partitions_of
 from martlet.groups.options import GroupsOptions
@@ -63,6 +64,7 @@ class ClassicMembers:
         check_session_timeout(request.session_timeout_ms, self._options)
         protocols = protocols_of(request.protocols)
         check_metadata(request, protocols, self._options)
+        check_member_id(request.member_id)
         self._check_room(group, request)
         _check_protocols(group, request, protocols)
         is_dynamic = request.group_instance_id is None

@@ -135,3 +135,10 @@ def test_the_next_in_line_leads_when_the_leader_goes() -> None:
     assert group.leader == "c"
     group.apply(MembersRemoved("g", ("c",)))
     assert group.leader is None
+
+
+def test_a_member_is_as_large_as_the_bytes_of_its_texts() -> None:
+    plain, wide = member("m", instance_id="x" * 1_000), member("m", instance_id="\u20ac" * 1_000)
+    assert wide.size_bytes - plain.size_bytes == 2_000
+    named = member("m", (("\u20ac" * 1_000, b"m"),))
+    assert named.size_bytes - member("m", (("x" * 1_000, b"m"),)).size_bytes == 2_000

@@ -32,8 +32,6 @@ class HonestMember:
         self.owned: Partitions = NO_PARTITIONS
         self.told: Partitions = NO_PARTITIONS
         """The newest assignment it has heard of."""
-        self.also_expected: tuple[ErrorCode, ...] = ()
-        """Refusals that are no surprise beside those that every group may give."""
         self.is_unsure = True
         """It must say everything: it joins, or an answer may have got lost."""
 
@@ -84,12 +82,14 @@ class HonestMember:
         try:
             send(ConsumerGroupHeartbeatRequest("g", self.member_id, epoch, self.instance_id))
         except ApiError as error:
-            if error.code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, *self.also_expected):
+            # The group may be gone, or have turned classic.
+            gone = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_ID_NOT_FOUND)
+            if error.code not in gone:
                 raise
 
     def _refused(self, code: ErrorCode) -> None:
         passing = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNRELEASED_INSTANCE_ID)
-        assert code in (*passing, *self.also_expected), code
+        assert code in passing, code
         self.owned = self.told = NO_PARTITIONS
         self.epoch = 0
         self.is_unsure = True

@@ -36,6 +36,7 @@ from tests.unit.groups.consumer.sim_topics import SimTopics
         ({"subscribed_topic_names": None, "server_assignor": "?"}, "Either SubscribedTopicNames or"),
         ({"member_epoch": -2}, "InstanceId can't be null"),
         ({"member_epoch": -3}, "MemberEpoch -3 is invalid."),
+        ({"member_id": "m" * 513}, "MemberId has 513 characters; at most 512 are allowed."),
     ],
 )
 def test_a_request_no_member_may_send_is_refused(changes: dict[str, object], detail: str) -> None:

@@ -166,6 +166,14 @@ def test_a_dynamic_member_is_told_its_id_before_it_is_let_in() -> None:
     assert set(bench.group.members) == {"a", told.member_id}
 
 
+def test_a_classic_member_cannot_bring_an_id_of_any_length() -> None:
+    bench = MigrationBench()
+    bench.join("a")
+    with pytest.raises(ApiError, match="MemberId has 513 characters") as refusal:
+        bench.classic_join("m" * 513)
+    assert refusal.value.code is ErrorCode.INVALID_REQUEST
+
+
 def test_classic_requests_of_strangers_are_refused() -> None:
     bench = MigrationBench()
     bench.join("a")

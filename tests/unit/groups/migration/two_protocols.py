@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from typing import Any
 
-from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.randomness import IdSource
 from martlet.coordinator.result import Result, TimerKey
 from martlet.groups.caller import Caller
 from martlet.groups.classic.protocol import ClassicProtocol
+from martlet.groups.consumer.departure import no_such_group
 from martlet.groups.consumer.group import CONSUMER_RECORDS
 from martlet.groups.consumer.protocol import ConsumerProtocol
 from martlet.groups.migration.migration import Migration
@@ -37,7 +37,7 @@ class TwoProtocols:
         if group is None:
             return self.consumer.heartbeat(request, caller, now_ms)
         if request.member_epoch != 0:
-            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+            raise no_such_group(request)
         if not group.is_empty:
             return self.migration.upgrade(group, request, caller, now_ms)
         joined = self.consumer.heartbeat(request, caller, now_ms)

@@ -1,0 +1,274 @@
+"""The controller's decisions about partitions: who leads, and who no longer counts as in sync.
+
+Rules: pure functions from the image and the brokers' states to `Decision`s, which `partition_plans.py` turns into
+commits. The controller has no knowledge of its own and no power but compare-and-swap: two of them are harmless.
+
+How it works: each partition is looked at by itself. If the process that leads is gone, somebody in sync and alive is
+elected, else somebody eligible, else nobody, until a candidate returns. Somebody who may lack something is elected only
+where the topic allows it and no complete one is being waited for, or where nobody else was ever complete. If the leader
+stays, members that are gone, or whose process was replaced by one that does not vouch for them, leave the in-sync set.
+A broker that is leaving hands its leaderships to others first. A missing broker that is still waited for (see
+`liveness.py`) keeps what it has and gets nothing new. Last, leaderships go back to the first replica of each partition
+when too many have strayed.
+
+Invariants:
+D1 nobody is elected who is not alive; and nobody who may lack something while somebody complete may return, unless the
+   topic allows it or it alone was complete; such an election is always marked;
+D2 the leader epoch changes with every election and with nothing else;
+D3 with the image up to date and nobody gone or back since, there is nothing more to decide.
+
+Proved by: tests/unit/cluster/test_controller_decisions.py, tests/properties/test_controller.py
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.ids import BrokerId, Member
+from martlet.cluster.configs import NO_LAYERS, BrokerLayers, effective_topic_config
+from martlet.cluster.image import MetadataImage
+from martlet.cluster.keys import partition_key
+from martlet.cluster.liveness import BrokerStates
+from martlet.cluster.partition_plans import Decision, broker_compares, check_change
+from martlet.cluster.records import BrokerRecord, PartitionRecord, TopicRecord, encode_partition
+from martlet.cluster.replica_decisions import elect_leader, live_member, store_in_sync
+from martlet.cluster.store import CommitPlan
+
+IMBALANCE_PERCENT: Final = 10
+"""A broker may miss so much of the leaderships meant for it before they are brought back."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRules:
+    """What a topic's settings say about its replicas."""
+
+    min_in_sync: int = 1
+    unclean_allowed: bool = False
+
+
+def topic_rules(topic: TopicRecord, layers: BrokerLayers = NO_LAYERS) -> TopicRules:
+    """The rules in force for a topic, on a broker with these layers."""
+    config = effective_topic_config(topic.configs, layers)
+    return TopicRules(config.number("min.insync.replicas"), config.flag("unclean.leader.election.enable"))
+
+
+# --- leaders and in-sync sets
+
+
+def decide_all(image: MetadataImage, states: BrokerStates, layers: BrokerLayers = NO_LAYERS) -> list[Decision]:
+    """What is to be done about all partitions now; those without a working leader come first."""
+    decisions = []
+    for topic in image.topics():
+        rules = topic_rules(topic, layers)
+        for partition in image.partitions(topic.name):
+            decision = decide_partition(topic.name, partition, states, rules)
+            if decision is not None:
+                decisions.append(decision)
+    return sorted(decisions, key=lambda decision: has_leader(decision.before, states))
+
+
+def decide_partition(
+    topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules
+) -> Decision | None:
+    """What is to be done about one partition, if anything."""
+    decision: Decision | None = None
+    if not has_leader(partition, states):
+        decision = _elect(topic, partition, states, rules)
+    elif partition.leader in states.leaving:
+        decision = _hand_over(topic, partition, states, rules)
+    if decision is None:
+        decision = _refresh(topic, partition, states, rules)
+    return decision if decision is not None and decision.after != partition else None
+
+
+def has_leader(partition: PartitionRecord, states: BrokerStates) -> bool:
+    """Whether the very process that was elected is alive, or is still waited for."""
+    if partition.leader is None:
+        return False
+    process = states.alive.get(partition.leader) or states.waited_for.get(partition.leader)
+    return process is not None and process.incarnation == partition.leader_incarnation
+
+
+def _elect(topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules) -> Decision:
+    """Somebody who stays, else somebody who leaves, else somebody who may lack something, else nobody."""
+    election = elect_leader(partition, states.staying, rules.min_in_sync)
+    if election.partition.leader is None:
+        election = elect_leader(
+            partition,
+            states.alive,
+            rules.min_in_sync,
+            unclean_allowed=rules.unclean_allowed and not _may_return(partition, states),
+        )
+    holder = sole_holder(partition)
+    if election.partition.leader is None and holder is not None and holder in states.alive:
+        only = {holder: states.alive[holder]}
+        election = elect_leader(partition, only, rules.min_in_sync, unclean_allowed=True)
+    return Decision(topic, partition, election.partition, election.is_unclean)
+
+
+def _may_return(partition: PartitionRecord, states: BrokerStates) -> bool:
+    """Whether somebody complete is missing, but not yet given up."""
+    return any(live_member(entry, states.waited_for) is not None for entry in (*partition.isr, *partition.elr))
+
+
+def sole_holder(partition: PartitionRecord) -> BrokerId | None:
+    """The one broker that was ever complete since others were, if it is one.
+
+    When it has come back without proof that it lost nothing, still nobody can have more than it has: a partition with a
+    single replica goes on like this after the power was cut.
+    """
+    holders = {entry.broker for entry in (*partition.isr, *partition.elr)}
+    return holders.pop() if len(holders) == 1 else None
+
+
+def _hand_over(topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules) -> Decision | None:
+    """Another leader in place of one that is leaving; None when nobody else may lead.
+
+    Those that are waited for would lose their place in the in-sync set by it, which a broker's leaving is worth.
+    """
+    election = elect_leader(partition, states.staying, rules.min_in_sync)
+    if election.partition.leader is None:
+        return None
+    return Decision(topic, partition, election.partition)
+
+
+def _refresh(topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules) -> Decision | None:
+    """The in-sync set without those that are gone.
+
+    An entry for which a later process vouches stays as it is: the leader replaces it once that process has caught up.
+    """
+    members = [entry for entry in partition.isr if _is_present(entry, states)]
+    if not partition.elr and len(members) == len(partition.isr) and not states.leaving:
+        return None  # so it is nearly always, for thousands of partitions
+    staying = [member for member in members if member.broker not in states.leaving or member.broker == partition.leader]
+    # Who is leaving goes early only where nobody will miss it.
+    if len(staying) >= min(rules.min_in_sync, len(partition.replicas)):
+        members = staying
+    return Decision(topic, partition, store_in_sync(partition, members, rules.min_in_sync))
+
+
+def _is_present(entry: Member, states: BrokerStates) -> bool:
+    return live_member(entry, states.alive) is not None or live_member(entry, states.waited_for) is not None
+
+
+def departure_is_done(image: MetadataImage, states: BrokerStates, broker: BrokerId) -> bool:
+    """Whether a leaving broker may stop: it leads nothing that somebody else could lead."""
+    return not any(
+        partition.leader == broker and _hand_over(topic.name, partition, states, TopicRules()) is not None
+        for topic in image.topics()
+        for partition in image.partitions(topic.name)
+    )
+
+
+# --- preferred leaders, and elections that somebody asks for
+
+
+def decide_preferred(
+    image: MetadataImage,
+    states: BrokerStates,
+    layers: BrokerLayers = NO_LAYERS,
+    *,
+    limit_percent: int = IMBALANCE_PERCENT,
+) -> Iterator[Decision]:
+    """Bring leaderships back to first replicas, for those brokers that miss more than the limit."""
+    meant: dict[BrokerId, int] = {}
+    strayed: dict[BrokerId, list[tuple[TopicRecord, PartitionRecord]]] = {}
+    for topic in image.topics():
+        for partition in image.partitions(topic.name):
+            preferred = partition.replicas[0]
+            meant[preferred] = meant.get(preferred, 0) + 1
+            if partition.leader != preferred:
+                strayed.setdefault(preferred, []).append((topic, partition))
+    for broker, partitions in sorted(strayed.items()):
+        if broker not in states.draining and len(partitions) * 100 > meant[broker] * limit_percent:
+            for topic, partition in partitions:
+                decision = _prefer(topic.name, partition, states, topic_rules(topic, layers))
+                if decision is not None:
+                    yield decision
+
+
+def _prefer(topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules) -> Decision | None:
+    preferred = partition.replicas[0]
+    if partition.adding or partition.removing or not has_leader(partition, states):
+        return None
+    if any(entry.broker in states.waited_for for entry in partition.isr):
+        # An election leaves out who is not alive; a transfer for beauty's sake is not worth that.
+        return None
+    staying = states.staying
+    if not any(entry.broker == preferred and live_member(entry, staying) is not None for entry in partition.isr):
+        return None
+    return Decision(
+        topic, partition, elect_leader(partition, staying, rules.min_in_sync, preferred=preferred).partition
+    )
+
+
+def decide_requested_election(
+    topic: TopicRecord | None,
+    partition: PartitionRecord | None,
+    states: BrokerStates,
+    rules: TopicRules,
+    *,
+    unclean: bool,
+) -> Decision:
+    """ElectLeaders for one partition: its preferred leader, or, by an operator's word, anybody alive."""
+    if topic is None or partition is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+    where = f"{topic.name}-{partition.partition}"
+    if unclean:
+        if has_leader(partition, states):
+            raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"{where} has a leader")
+        decision = _elect(topic.name, partition, states, replace(rules, unclean_allowed=True))
+        if decision.after.leader is None:
+            raise ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no replica of {where} is alive")
+        return decision
+    preferred = partition.replicas[0]
+    if partition.leader == preferred and has_leader(partition, states):
+        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"{where} is led by its preferred leader")
+    staying = states.staying
+    if not any(entry.broker == preferred and live_member(entry, staying) is not None for entry in partition.isr):
+        raise ApiError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"broker {preferred}, the preferred leader of {where}, is not alive and in sync",
+        )
+    election = elect_leader(partition, staying, rules.min_in_sync, preferred=preferred)
+    return Decision(topic.name, partition, election.partition)
+
+
+# --- what a leader wants
+
+
+def plan_in_sync_change(
+    partition: PartitionRecord,
+    members: Collection[Member],
+    image: MetadataImage,
+    states: BrokerStates,
+    *,
+    partition_epoch: int,
+    min_in_sync: int,
+) -> CommitPlan | None:
+    """Store the in-sync set that the partition's leader proposes on the basis of `partition_epoch`.
+
+    None means that the proposal is refused for certain: the partition has changed since, or the leader or an added
+    member is not the process that is alive, or is leaving. The same set again is stored as well: it settles what
+    an earlier proposal without an answer left open.
+    """
+    leader = partition.leader
+    if partition.mod_revision != partition_epoch or leader is None or partition.leader_incarnation is None:
+        return None
+    added = set(members) - set(partition.isr)
+    relied_on = added | {Member(leader, partition.leader_incarnation)}
+    if not all(_is_process_alive(member, states.alive) for member in relied_on):
+        return None
+    if any(member.broker in states.leaving or member.broker not in partition.replicas for member in added):
+        return None
+    after = store_in_sync(partition, members, min_in_sync)
+    check_change(partition, after)
+    key = partition_key(partition.topic_id, partition.partition)
+    compares = {key: partition.mod_revision, **broker_compares({member.broker for member in relied_on}, image)}
+    return CommitPlan(compares, {key: encode_partition(after)})
+
+
+def _is_process_alive(member: Member, alive: Mapping[BrokerId, BrokerRecord]) -> bool:
+    process = alive.get(member.broker)
+    return process is not None and process.incarnation == member.incarnation

@@ -1,0 +1,133 @@
+"""From decisions about single partitions to commits: what each relies on is compared, and portions fit a commit.
+
+Rules: pure. Who decides what is in `controller_decisions.py` and `reassignment.py`; here is only how a decision
+becomes safe against everything that has happened since the image it was made from.
+
+How it works: a decision is a partition's record before and after. Its commit compares the record's revision, and for
+each broker on which the decision turned (elected, taken into the in-sync set, left out of it, given a replica) both its
+registration and its leased key, as they were seen, absence included. Two controllers with old images therefore never
+both change a partition, and nobody is deposed who has come back meanwhile.
+
+Invariants:
+P1 no decision lowers a leader epoch, and a new leader always has a new epoch;
+P2 in every record written the leader is in the in-sync set, which is within the replicas;
+P3 a plan holds at most `PORTION` partitions and fits the store's limit of operations.
+
+Proved by: tests/unit/cluster/test_controller_decisions.py, tests/properties/test_controller.py
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from martlet.base.ids import BrokerId, TopicPartition
+from martlet.base.invariant import invariant
+from martlet.cluster.image import MetadataImage
+from martlet.cluster.keys import broker_key, live_key, partition_key, topic_key
+from martlet.cluster.records import PartitionRecord, encode_partition
+from martlet.cluster.store import COMMIT_OPERATIONS_MAX, CommitPlan
+
+PORTION: Final = 100
+"""Partitions changed by one commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to become of one partition."""
+
+    topic: str
+    before: PartitionRecord
+    after: PartitionRecord
+    is_unclean: bool = False
+    """Whether acknowledged messages may be lost by it: whoever carries it out says so loudly."""
+
+    @property
+    def partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.before.partition)
+
+    @property
+    def is_election(self) -> bool:
+        return self.before.leader_epoch != self.after.leader_epoch
+
+    def brokers(self) -> set[BrokerId]:
+        """On whose being as they were seen the decision rests."""
+        before, after = self.before, self.after
+        changed = {member.broker for member in set(before.isr) ^ set(after.isr)}
+        changed.update(set(after.replicas) - set(before.replicas))
+        if self.is_election:
+            changed.update(leader for leader in (before.leader, after.leader) if leader is not None)
+        if self.is_unclean:
+            # Nobody complete was there; that must still be so.
+            changed.update(member.broker for member in (*before.isr, *before.elr))
+        return changed
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsPlan:
+    """One commit and the decisions that it carries out."""
+
+    commit: CommitPlan
+    decisions: tuple[Decision, ...]
+
+    @property
+    def unclean(self) -> list[Decision]:
+        """Those that may lose acknowledged messages."""
+        return [decision for decision in self.decisions if decision.is_unclean]
+
+
+def plan_partitions(
+    decisions: Iterable[Decision], image: MetadataImage, portion: int = PORTION
+) -> Iterator[PartitionsPlan]:
+    """The commits for these decisions, all made from this image; a smaller portion loses less to a lost comparison."""
+    compares: dict[str, int] = {}
+    chosen: list[Decision] = []
+    for decision in decisions:
+        needed = _compares(decision, image)
+        grown = compares | needed
+        if chosen and (len(chosen) >= portion or len(grown) > COMMIT_OPERATIONS_MAX):
+            yield _plan(chosen, compares)
+            grown, chosen = needed, []
+        compares = grown
+        chosen.append(decision)
+    if chosen:
+        yield _plan(chosen, compares)
+
+
+def check_change(before: PartitionRecord, after: PartitionRecord) -> None:
+    """What every change of a partition keeps (P1, P2)."""
+    invariant(after.leader_epoch >= before.leader_epoch, "P1: no leader epoch goes back")
+    is_same_leader = (before.leader, before.leader_incarnation) == (after.leader, after.leader_incarnation)
+    invariant(is_same_leader or after.leader_epoch > before.leader_epoch, "P1: a new leader has a new epoch")
+    members = {member.broker for member in after.isr}
+    invariant(after.leader is None or after.leader in members, "P2: the leader is in sync")
+    invariant(members <= set(after.replicas), "P2: who is in sync is a replica")
+    invariant({member.broker for member in after.elr} <= set(after.replicas), "P2: who is eligible is a replica")
+
+
+def broker_compares(brokers: Iterable[BrokerId], image: MetadataImage) -> dict[str, int]:
+    """That these brokers are still registered and alive, or not, exactly as in the image."""
+    compares: dict[str, int] = {}
+    for broker in sorted(brokers):
+        record = image.broker(broker)
+        compares[broker_key(broker)] = record.mod_revision if record is not None else 0
+        compares[live_key(broker)] = image.live_revision(broker)
+    return compares
+
+
+def _compares(decision: Decision, image: MetadataImage) -> dict[str, int]:
+    check_change(decision.before, decision.after)
+    compares = {partition_key(decision.before.topic_id, decision.before.partition): decision.before.mod_revision}
+    compares.update(broker_compares(decision.brokers(), image))
+    if decision.is_unclean:
+        topic = image.topic(decision.topic)
+        # The topic must still allow it.
+        compares[topic_key(decision.topic)] = topic.mod_revision if topic is not None else 0
+    return compares
+
+
+def _plan(decisions: list[Decision], compares: dict[str, int]) -> PartitionsPlan:
+    puts = {
+        partition_key(decision.after.topic_id, decision.after.partition): encode_partition(decision.after)
+        for decision in decisions
+    }
+    return PartitionsPlan(CommitPlan(compares, puts), tuple(decisions))
