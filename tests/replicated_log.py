@@ -336,7 +336,11 @@ class ReplicatedPartition:
         epoch_before = broker.seen.leader_epoch if broker.seen is not None else -1
         broker.seen = partition
         state = PartitionState(
-            partition.replicas, partition.leader_epoch, frozenset(partition.isr), partition.mod_revision
+            partition.replicas,
+            partition.leader_epoch,
+            frozenset(partition.isr),
+            partition.mod_revision,
+            has_eligible=bool(partition.elr),
         )
         if partition.leader_epoch == epoch_before and broker.leader is not None:
             broker.leader.state_stored(state)

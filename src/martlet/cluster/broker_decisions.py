@@ -116,12 +116,16 @@ def _clean_since(before: BrokerRecord | None, registration: Registration) -> Inc
 
 
 def needs_own_election(partition: PartitionRecord, broker: BrokerRecord) -> bool:
-    """Whether the starting broker is the one to lead: it led before, or nobody does, and nobody else is in sync."""
+    """Whether the starting broker is the one to lead: it led before, or nobody does, and nobody else may hold more.
+
+    Eligible replicas may: they hold everything that was acknowledged, which a process that restarted without
+    proof may not.
+    """
     if broker.id not in partition.replicas or partition.leader not in (None, broker.id):
         return False
     if partition.is_led_by(broker.id, broker.incarnation):
         return False
-    return all(member.broker == broker.id for member in partition.isr)
+    return all(member.broker == broker.id for member in (*partition.isr, *partition.elr))
 
 
 def plan_own_elections(partitions: Iterable[PartitionRecord], broker: BrokerRecord) -> Iterator[CommitPlan]:
@@ -144,7 +148,7 @@ def elect(partition: PartitionRecord, broker: BrokerRecord) -> PartitionRecord:
         leader=broker.id,
         leader_epoch=LeaderEpoch(partition.leader_epoch + 1),
         isr=(Member(broker.id, broker.incarnation),),
-        elr=tuple(member for member in partition.elr if member.broker != broker.id),
+        elr=(),
     )
 
 

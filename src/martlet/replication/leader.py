@@ -46,6 +46,8 @@ class PartitionState:
     leader_epoch: int
     in_sync: Members
     partition_epoch: int
+    has_eligible: bool = False
+    """Whether the store names replicas, besides those in sync, that hold everything acknowledged."""
 
 
 @dataclass(slots=True)
@@ -110,7 +112,12 @@ class LeaderReplica:
 
     @property
     def has_enough_in_sync(self) -> bool:
-        return len(self.in_sync.committed) >= self.effective_min_in_sync
+        """Whether records may be committed.
+
+        Not while the store calls others eligible, even if the minimum was lowered meanwhile: they would lack what
+        is committed from now on, and could still be elected.
+        """
+        return len(self.in_sync.committed) >= self.effective_min_in_sync and not self._state.has_eligible
 
     @property
     def high_watermark_is_current(self) -> bool:
@@ -203,12 +210,17 @@ class LeaderReplica:
         proposed = self._wanted(now_ms)
         if isinstance(state, Proposed):
             self.in_sync = Proposed(state.members, state.proposed | proposed, state.open_count + 1)
-        elif proposed == state.members:
+        elif proposed == state.members and not self._eligible_are_void:
             return None
         else:
             self.in_sync = Proposed(state.members, proposed)
         self._awaits_answer = True
         return Proposal(proposed, self._state.partition_epoch)
+
+    @property
+    def _eligible_are_void(self) -> bool:
+        """Enough are in sync since the minimum was lowered: to store the set again makes the store forget them."""
+        return self._state.has_eligible and len(self.in_sync.committed) >= self.effective_min_in_sync
 
     def proposal_refused(self) -> None:
         """The store did for certain not take the last proposal, and will not."""

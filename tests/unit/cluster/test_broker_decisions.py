@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member
+from martlet.base.ids import BrokerId, Incarnation, Member
 from martlet.cluster.broker_decisions import (
     Registration,
     RegistrationPlan,
@@ -131,19 +131,11 @@ def test_elections_fit_the_stores_commits() -> None:
     assert partition_key(partitions[0].topic_id, 249) in plans[2].puts
 
 
-def test_an_election_keeps_the_other_eligible_leaders() -> None:
-    others = (Member(BrokerId(2), Incarnation(20)),)
-    record = replace(
-        partition(1, 0), replicas=(BrokerId(1), BrokerId(2)), elr=(Member(BrokerId(1), Incarnation(10)), *others)
-    )
-    store = FollowedStore([1])
-    store.commit(puts(topic("t", 1), record))
-    (plan,) = plan_own_elections(store.image.partitions("t"), replace(_broker(), mod_revision=1))
-    store.commit(plan)
-    elected = store.image.partition("t", 0)
-    assert elected is not None
-    assert elected.elr == others
-    assert elected.leader_epoch == LeaderEpoch(1)
+def test_a_starting_broker_leaves_the_election_to_others_while_somebody_else_is_eligible() -> None:
+    mine, other = Member(BrokerId(1), Incarnation(10)), Member(BrokerId(2), Incarnation(20))
+    record = replace(partition(1, 0), replicas=(BrokerId(1), BrokerId(2)), elr=(mine, other))
+    assert not needs_own_election(record, _broker()), "the other one holds everything acknowledged"
+    assert needs_own_election(replace(record, elr=(mine,)), _broker())
 
 
 def test_producer_ids_are_never_given_twice() -> None:

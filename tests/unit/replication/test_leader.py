@@ -157,3 +157,14 @@ def test_older_news_from_the_store_is_ignored() -> None:
     replica = leader()
     replica.state_stored(replace(STATE, in_sync=frozenset({ONE}), partition_epoch=99))
     assert replica.in_sync.committed == STATE.in_sync
+
+
+def test_i6_a_lowered_minimum_counts_only_once_the_store_has_forgotten_the_eligible() -> None:
+    alone = replace(STATE, in_sync=frozenset({ONE}), has_eligible=True)
+    replica = leader(alone)
+    replica.own_offset_moved(5)
+    replica.options_changed(replace(OPTIONS, min_in_sync=1))
+    assert replica.high_watermark == 0, "those that the store calls eligible do not have these records"
+    assert replica.propose(0) == Proposal(frozenset({ONE}), 100)
+    replica.state_stored(replace(alone, has_eligible=False, partition_epoch=101))
+    assert replica.high_watermark == 5
