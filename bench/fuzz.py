@@ -219,7 +219,9 @@ class FuzzRun:
         result = self.result
         url = f"http://127.0.0.1:{self._operations_port}/metrics"
         with urllib.request.urlopen(url, timeout=30) as response:
-            samples = dict(line.rsplit(" ", 1) for line in response.read().decode().splitlines() if line[0] != "#")
+            # Not splitlines: a label may hold any character, and only a line feed ends a sample.
+            lines = response.read().decode().split("\n")
+        samples = dict(line.rsplit(" ", 1) for line in lines if line and line[0] != "#")
         result.unexpected = int(float(samples.get(_UNEXPECTED, "0")))
         result.end_bytes = self._process.resident_bytes()
         if result.unexpected:

@@ -12,7 +12,7 @@ CONNECTIONS = "martlet_connections"
 def scrape(operations_url: str) -> dict[str, float]:
     """Every sample by its name and labels, as printed."""
     with urllib.request.urlopen(f"{operations_url}/metrics", timeout=10) as response:
-        lines = response.read().decode().splitlines()
+        lines = response.read().decode().split("\n")
     samples = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, _, value in samples}
 
