@@ -46,6 +46,20 @@ def settle() -> None:
     time.sleep(0.1)
 
 
+def touch_pages(place: Path, size: int) -> None:
+    """Write so many bytes and delete them, right before a round that writes as many: both sides find pages alike.
+
+    A virtual machine gives pages that were free for some seconds back to its host, and the first write to such a page
+    is many times slower than to one that was just freed.
+    """
+    path = place / "pages"
+    block = bytes(1 << 20)
+    with path.open("wb", buffering=0) as file:
+        for _ in range(size // len(block) + 1):
+            file.write(block)
+    path.unlink()
+
+
 def in_turn(
     context: Context, name: str, broker: Callable[[], float], limit: Callable[[], float]
 ) -> list[tuple[float, float]]:

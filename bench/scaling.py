@@ -15,7 +15,7 @@ from typing import Final
 from bench.batches import RequestFile, build_values_batch, write_bulk_requests, write_requests
 from bench.processes import BrokerProcess, HelperProcess, ProcessFailed, run_helper
 from bench.report import Figure, ratio_at_least, say
-from bench.rounds import MEGABYTE, Context, in_turn, settle
+from bench.rounds import MEGABYTE, Context, in_turn, settle, touch_pages
 from bench.startup import first_message_seconds
 from bench.throughput import TOPIC, publish_load
 from bench.wire_client import produce_error_at, produce_frame
@@ -44,12 +44,13 @@ class _Twins:
     small: RequestFile
 
     @contextmanager
-    def only(self, wanted: BrokerProcess) -> Iterator[None]:
+    def only(self, context: Context, wanted: BrokerProcess, writes_bytes: int) -> Iterator[None]:
         other = self.quiet if wanted is self.crowded else self.crowded
         other.freeze()
         # Timers that came due while it was frozen fire now, not in the measurement.
         time.sleep(0.3)
         settle()
+        touch_pages(context.work, writes_bytes)
         try:
             yield
         finally:
@@ -61,7 +62,7 @@ class _Twins:
         count = context.sized(250, 30) if is_bulk else context.sized(10_000, 500)
         total_bytes = round(count * requests.mean_bytes)
         load = publish_load(requests, broker.port, total_bytes, error_at=requests.error_at)
-        with self.only(broker):
+        with self.only(context, broker, 2 * total_bytes):
             result = run_helper("bench.load_client", load)
         return float(result["requests"]) / float(result["seconds"])
 

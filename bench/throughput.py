@@ -16,7 +16,7 @@ from bench.batches import RequestFile, write_bulk_requests
 from bench.fetch_plan import FetchPlan, make_plan
 from bench.processes import BareProcess, BrokerProcess, ServerProcess, run_helper
 from bench.report import Figure, Target, ratio_at_least, say
-from bench.rounds import GIGABYTE, MEGABYTE, Context, in_turn, settle
+from bench.rounds import GIGABYTE, MEGABYTE, Context, in_turn, settle, touch_pages
 from bench.wire_client import produce_answer_bytes
 
 TOPIC: Final = "bulk"
@@ -44,12 +44,21 @@ def publish_load(requests: RequestFile, port: int, total_bytes: int, **more: obj
     }
 
 
-def _under_load(server: ServerProcess, specification: dict[str, Any]) -> tuple[dict[str, Any], float]:
+def _under_load(
+    context: Context, server: ServerProcess, specification: dict[str, Any], *, writes_bytes: int = 0
+) -> tuple[dict[str, Any], float]:
     """The load client's result, and the share of one processor the server used meanwhile."""
     settle()
+    if writes_bytes:
+        touch_pages(context.work, writes_bytes)
     before = server.cpu_seconds()
     result = run_helper("bench.load_client", specification)
     return result, (server.cpu_seconds() - before) / result["seconds"]
+
+
+def _with_spare(total_bytes: int) -> int:
+    """Some more pages than the data fills: indexes, buffers, the client."""
+    return total_bytes * 5 // 4
 
 
 def bulk_publish(context: Context) -> list[Figure]:
@@ -71,7 +80,8 @@ def _publish_figure(context: Context, value_bytes: int, name: str, flush: str, t
         requests = write_bulk_requests(directory / "requests", TOPIC, value_bytes)
 
         def rate(server: ServerProcess, **more: object) -> float:
-            result, share = _under_load(server, publish_load(requests, server.port, total_bytes, **more))
+            load = publish_load(requests, server.port, total_bytes, **more)
+            result, share = _under_load(context, server, load, writes_bytes=_with_spare(total_bytes))
             shares.append(share)
             return requests.messages_of(result["requests"], _WARMUP_REQUESTS) / float(result["seconds"])
 
@@ -144,7 +154,7 @@ def _consume_figure(
     def rate_of(server: ServerProcess) -> Callable[[], float]:
         def rate() -> float:
             load = plan.load(server.port, total_bytes, _FETCH_IN_FLIGHT, _ROUND_SECONDS_MAX)
-            result, share = _under_load(server, load)
+            result, share = _under_load(context, server, load)
             shares.append(share)
             return float(result["bytes"]) * messages_per_byte / float(result["seconds"])
 
