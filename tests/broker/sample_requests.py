@@ -12,6 +12,7 @@ from martlet.wire.fetch import FetchPartition, FetchRequest, FetchTopic, encode_
 from martlet.wire.message_codec import encode
 from martlet.wire.messages import (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -26,6 +27,7 @@ from martlet.wire.messages import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    elect_leaders,
     find_coordinator,
     heartbeat,
     incremental_alter_configs,
@@ -34,12 +36,14 @@ from martlet.wire.messages import (
     leave_group,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
     sync_group,
+    unregister_broker,
 )
 from martlet.wire.produce import encode_produce_request
 from tests.broker.requests import batch_of
@@ -188,6 +192,21 @@ def _admin_message(key: ApiKey, topic: str) -> Any:
             ],
             True,
         ),
+        ApiKey.ELECT_LEADERS: lambda: elect_leaders.ElectLeadersRequest(
+            topic_partitions=[elect_leaders.TopicPartitions(topic, [0])], timeout_ms=1000
+        ),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda: alter_partition_reassignments.AlterPartitionReassignmentsRequest(
+            1000,
+            topics=[
+                alter_partition_reassignments.ReassignableTopic(
+                    topic, [alter_partition_reassignments.ReassignablePartition(0, None)]
+                )
+            ],
+        ),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda: list_partition_reassignments.ListPartitionReassignmentsRequest(
+            1000, [list_partition_reassignments.ListPartitionReassignmentsTopics(topic, [0])]
+        ),
+        ApiKey.UNREGISTER_BROKER: lambda: unregister_broker.UnregisterBrokerRequest(999),
         ApiKey.DESCRIBE_CLUSTER: lambda: describe_cluster.DescribeClusterRequest(),
         ApiKey.DESCRIBE_LOG_DIRS: lambda: describe_log_dirs.DescribeLogDirsRequest(
             [describe_log_dirs.DescribableLogDirTopic(topic, [0])]

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from martlet.base.ids import BrokerId, TopicPartition
+from martlet.cluster.partition_targets import plan_onto
 from martlet.cluster.placement import Site, place_partitions, rack_crowding
 from martlet.cluster.replica_balance import plan_balance, plan_emptying, plan_replication_factor
 
@@ -193,3 +194,25 @@ def test_another_replication_factor_keeps_the_preferred_leader_and_what_is_there
         assert len(set(replicas)) == factor
         assert replicas[0] == before[0]
         assert set(replicas) <= set(before) or set(before) <= set(replicas), "W1: nothing else moves"
+
+
+@given(sites=_SITES, data=st.data())
+@settings(deadline=None)
+def test_x1_x2_partitions_are_brought_onto_the_named_brokers_once_and_for_all(
+    sites: list[Site], data: st.DataObject
+) -> None:
+    everybody = [BrokerId(number) for number in range(len(sites) + 3)]
+    size = data.draw(st.integers(1, len(everybody)))
+    replicas = st.lists(st.sampled_from(everybody), min_size=size, max_size=size, unique=True).map(tuple)
+    placed = {
+        TopicPartition(topic, index): one
+        for topic in ("t", "u")
+        for index, one in enumerate(data.draw(st.lists(replicas, max_size=12)))
+    }
+    named = data.draw(st.lists(st.sampled_from(sites), min_size=1, unique=True))
+    factor = data.draw(st.integers(1, len(named)))
+    moves = plan_onto(placed, named, factor=factor)
+    after = placed | moves
+    brokers = {site.broker for site in named}
+    assert all(set(one) <= brokers and len(set(one)) == len(one) == factor for one in after.values())
+    assert plan_onto(after, named) == plan_onto(after, named, factor=factor) == {}

@@ -6,7 +6,9 @@ import socket
 from typing import Any, Final, cast
 
 from martlet.base.clock import Clock
+from martlet.base.ids import TopicPartition
 from martlet.broker.app import BrokerApp
+from martlet.broker.beside import run_as_task
 from martlet.broker.ports import BrokerPorts
 from martlet.broker.request import Address
 from martlet.broker.settings import BrokerSettings
@@ -20,7 +22,7 @@ _FILES_ALLOWED: Final = 20_000
 def simulated_ports(host: SimHost) -> BrokerPorts:
     """What the broker of this machine takes from it."""
 
-    async def open_store(data: str, clock: Clock) -> MetaStore:
+    async def open_store(settings: BrokerSettings, clock: Clock) -> MetaStore:
         return host.store()
 
     def bind(address: Address) -> socket.socket:
@@ -31,6 +33,8 @@ def simulated_ports(host: SimHost) -> BrokerPorts:
         disk=host.disk,
         randomness=host.randomness,
         open_store=open_store,
+        run_beside=run_as_task,
+        host_name=lambda: host.name,
         bind=bind,
         # A machine runs one process in these tests.
         hold_directory=lambda path: contextlib.nullcontext(),
@@ -41,6 +45,11 @@ def simulated_ports(host: SimHost) -> BrokerPorts:
 def broker_settings(host: SimHost, **changes: Any) -> BrokerSettings:
     """Settings for a broker on that host."""
     return BrokerSettings(data="/data", kafka=f"{host.name}:{KAFKA_PORT}", operations=f"{host.name}:9644", **changes)
+
+
+def log_directory(broker: int, partition: TopicPartition) -> str:
+    """Where a broker keeps its replica of a partition."""
+    return f"/data/broker-{broker}/{partition}"
 
 
 class StopRequest:

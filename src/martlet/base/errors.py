@@ -101,6 +101,7 @@ class ErrorCode(IntEnum):
     DUPLICATE_RESOURCE = 92
     UNACCEPTABLE_CREDENTIAL = 93
     UNKNOWN_TOPIC_ID = 100
+    BROKER_ID_NOT_REGISTERED = 102
     INCONSISTENT_TOPIC_ID = 103
     TRANSACTIONAL_ID_NOT_FOUND = 105
     FETCH_SESSION_TOPIC_ID_ERROR = 106
@@ -229,6 +230,7 @@ ERROR_TABLE: dict[ErrorCode, ErrorInfo] = {
     ErrorCode.DUPLICATE_RESOURCE: ErrorInfo("The resource exists already or is named twice.", False, False),
     ErrorCode.UNACCEPTABLE_CREDENTIAL: ErrorInfo("The credential does not meet the rules.", False, False),
     ErrorCode.UNKNOWN_TOPIC_ID: ErrorInfo("This broker knows no topic of this id.", True, True),
+    ErrorCode.BROKER_ID_NOT_REGISTERED: ErrorInfo("There is no broker with this id.", False, False),
     ErrorCode.INCONSISTENT_TOPIC_ID: ErrorInfo("The topic id is not the one on disk.", True, True),
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: ErrorInfo("There is no such transactional id.", False, False),
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: ErrorInfo(
@@ -282,6 +284,10 @@ class DiskFull(StorageFailure):
 
 class DirectoryInUse(StorageFailure):
     """Another process works in the directory; two would destroy each other's data."""
+
+
+class MembershipRefused(MartletError):
+    """This process cannot be, or no longer be, the broker it was started as; somebody else is, or its data is not."""
 
 
 class InvariantViolation(MartletError):

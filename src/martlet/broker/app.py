@@ -1,7 +1,8 @@
 """The wiring: every part of a broker is made, started and stopped here and nowhere else.
 
-Start: take the addresses, open the metadata store, register and elect this process, open the logs, then serve. Stop
-is the same backwards: refuse new work, answer what was asked, flush, write the clean marker, leave the metadata store.
+Start: take the addresses, open the metadata store, make sure that this process may be its broker, open the logs,
+register, take a lease, elect this process where nobody else can lead, then serve. Stop: hand leaderships over, then the
+same backwards: refuse new work, answer what was asked, flush, write the clean marker, give the lease back.
 
 Invariant: (A1) no client is served before every partition this broker leads carries a leader epoch that no earlier
 process had.
@@ -16,28 +17,37 @@ import platform
 import socket
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from martlet import __version__
 from martlet.base.disk import Disk
 from martlet.base.errors import ErrorCode, InvariantViolation, StorageFailure
-from martlet.base.ids import BrokerId, Incarnation
+from martlet.base.ids import BrokerId, Member
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
+from martlet.broker.controller import Controller, ControllerOptions
 from martlet.broker.dispatch import Dispatcher
 from martlet.broker.group_coordinator import GroupCoordinator
 from martlet.broker.group_lag import GroupLag
 from martlet.broker.group_settings import group_options, watch_groups
 from martlet.broker.handlers import SERVED
 from martlet.broker.housekeeping import Housekeeping
+from martlet.broker.in_sync_keeper import InSyncKeeper
+from martlet.broker.lease_keeper import LeaseKeeper
 from martlet.broker.listener import Listener
+from martlet.broker.membership import LogsFound, Membership, endpoint_host
+from martlet.broker.metadata_commits import MetadataCommits
 from martlet.broker.metadata_feed import MetadataFeed
+from martlet.broker.metadata_store import wait_for_store
 from martlet.broker.offsets_topic import OffsetsTopic
 from martlet.broker.operations import OperationsServer
-from martlet.broker.partition_table import LeaderIdentity, PartitionTable
+from martlet.broker.partition_table import PartitionTable
 from martlet.broker.ports import BrokerPorts
 from martlet.broker.producer_ids import ProducerIdPool
 from martlet.broker.registry import Api, MessageApi, build_registry
+from martlet.broker.replica_ask import ReplicaIdentity
+from martlet.broker.replica_fetcher import ReplicaFetchOptions, ReplicaPorts
+from martlet.broker.replica_fetching import ReplicaFetching
 from martlet.broker.request import Address, parse_address
 from martlet.broker.services import BrokerServices
 from martlet.broker.settings import BrokerSettings
@@ -49,7 +59,6 @@ from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.records import Endpoint
 from martlet.cluster.store import MetaStore
 from martlet.cluster.topic_decisions import TopicDefaults
-from martlet.groups.machine import GroupsMachine
 from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
 from martlet.observe.exposition import MetricsRegistry
@@ -59,9 +68,11 @@ from martlet.wire.api_keys import ApiKey, api_name
 from martlet.wire.message_codec import prepare
 from martlet.wire.records.index import codec_name
 
+if TYPE_CHECKING:
+    from martlet.groups.machine import GroupsMachine
+
 logger = logging.getLogger(__name__)
 
-_BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
 _KAFKA_LISTENER: Final = "kafka"
 _FILES_RESERVED: Final = 64
 _WARM_UP_PAUSE_SECONDS: Final = 0.01
@@ -92,6 +103,9 @@ class BrokerApp:
         self._metrics = BrokerMetrics(topic_series_max=settings.metrics_topics_max)
         self._not_ready = "the broker is starting"
         self._stack = contextlib.AsyncExitStack()
+        self._membership: Membership | None = None
+        self.services: BrokerServices | None = None
+        """The running broker's parts, from when they are all made."""
 
     async def start(self) -> None:
         """Return when clients are served; on failure everything already started is stopped again."""
@@ -106,12 +120,21 @@ class BrokerApp:
     async def stop(self) -> None:
         """Stop cleanly: what was acknowledged is on disk and the next start needs no recovery."""
         self._not_ready = "the broker is stopping"
+        if self._membership is not None and self._failure is None and self.services is not None:
+            await self._membership.leave(self.settings.shutdown_timeout_ms)
         await self._stack.aclose()
         logger.info("broker %d stopped", self.settings.broker_id)
 
     def readiness(self) -> tuple[bool, str]:
         """Whether clients are served, and if not, why."""
-        return not self._not_ready, self._not_ready
+        reason = self._not_ready
+        if not reason and not self.may_act():
+            reason = "the broker has lost touch with the metadata store"
+        return not reason, reason
+
+    def may_act(self) -> bool:
+        """Whether the cluster still counts on this process."""
+        return self._membership is not None and self._membership.keeper.may_act()
 
     # --- starting, in order; each step pushes its own undoing on the stack
 
@@ -125,20 +148,26 @@ class BrokerApp:
         log_path = self._log_path
         make_durable_directory(self._disk, log_path)
         self._stack.enter_context(self._ports.hold_directory(log_path))
-        image, feed, store = await self._follow_store()
+        feed, store = await self._follow_store()
+        image, commits = feed.image, MetadataCommits(store, feed)
         static = static_configs(settings, kafka_address=str(self.kafka_address), log_directory=log_path)
         topic_settings = TopicSettings(settings, image, static)
+        admin = self._make_admin(store, feed, topic_settings)
+        membership = await self._make_membership(commits, feed, admin)
         logs = LogDirectory(self._disk, log_path, LogOptions())
         logs.open(self._clock.now_ms(), topic_settings.options_for)
-        admin, incarnation = await self._join_cluster(store, feed, topic_settings, was_clean=logs.started_clean)
-        partitions = await self._open_partitions(logs, image, topic_settings, incarnation)
-        feed.add_listener(partial(follow_metadata, partitions, image))
+        me = await self._join_cluster(membership, admin, logs)
+        partitions = PartitionTable(me, image, logs, topic_settings, self._metrics, self._clock, self.fail)
+        partitions.may_act = membership.keeper.may_act
+        await self._open_partitions(feed, logs, partitions)
         housekeeping = Housekeeping(settings, self._clock, self._disk, logs, partitions)
         housekeeping.start()
         self._stack.push_async_callback(housekeeping.aclose)
+        self._start_replication(me, commits, feed, partitions, topic_settings)
         groups = self._start_groups(feed, admin, partitions)
-        services = BrokerServices(
+        self.services = services = BrokerServices(
             settings=settings,
+            me=me,
             clock=self._clock,
             cluster_id=image.cluster_id,
             image=image,
@@ -166,46 +195,96 @@ class BrokerApp:
         self._stack.push_async_callback(server.aclose)
         self.operations_address = Address(address.host, server.port)
 
-    async def _follow_store(self) -> tuple[MetadataImage, MetadataFeed, MetaStore]:
-        store = await self._ports.open_store(self.settings.data, self._clock)
+    async def _follow_store(self) -> tuple[MetadataFeed, MetaStore]:
+        store = await wait_for_store(self._ports.open_store, self.settings, self._clock)
         self._stack.push_async_callback(store.close)
-        image = MetadataImage()
-        feed = MetadataFeed(store, image, on_failure=self.fail)
+        feed = MetadataFeed(store, MetadataImage(), on_failure=self.fail)
         await feed.start()
         self._stack.push_async_callback(feed.aclose)
-        return image, feed, store
+        return feed, store
 
-    async def _join_cluster(
-        self, store: MetaStore, feed: MetadataFeed, topic_settings: TopicSettings, *, was_clean: bool
-    ) -> tuple[TopicAdmin, Incarnation]:
-        """Register this process and give every partition it leads a new epoch (A1)."""
+    def _make_admin(self, store: MetaStore, feed: MetadataFeed, topic_settings: TopicSettings) -> TopicAdmin:
         settings = self.settings
         defaults = TopicDefaults(settings.default_partitions, settings.default_replication_factor)
         ids = IdSource(self._ports.randomness)
-        admin = TopicAdmin(store, feed, ids, self._clock, defaults, topic_settings.layers)
-        host = parse_address(settings.advertised) if settings.advertised else self.kafka_address
-        broker = await admin.register_broker(
-            Registration(
-                id=BrokerId(settings.broker_id),
-                endpoints=[Endpoint(_KAFKA_LISTENER, host.host, host.port)],
-                rack=settings.rack or None,
-                boot_id=(self._disk.read_file(_BOOT_ID_FILE) or b"").decode().strip(),
-                clean=was_clean,
-            )
-        )
-        await admin.elect_own_partitions()
-        return admin, broker.incarnation
+        return TopicAdmin(store, feed, ids, self._clock, defaults, topic_settings.layers)
 
-    async def _open_partitions(
-        self, logs: LogDirectory, image: MetadataImage, topic_settings: TopicSettings, incarnation: Incarnation
-    ) -> PartitionTable:
-        leader = LeaderIdentity(BrokerId(self.settings.broker_id), incarnation)
-        partitions = PartitionTable(leader, image, logs, topic_settings, self._metrics, self._clock, self.fail)
+    async def _make_membership(self, commits: MetadataCommits, feed: MetadataFeed, admin: TopicAdmin) -> Membership:
+        membership = Membership(commits, admin, self._ports, self.settings, self._log_path, self.fail)
+        self._stack.push_async_callback(membership.aclose)
+        feed.add_listener(membership.follow)
+        await membership.check()
+        self._membership = membership
+        return membership
+
+    async def _join_cluster(self, membership: Membership, admin: TopicAdmin, logs: LogDirectory) -> Member:
+        """Register this process and give every partition that only it can lead a new epoch (A1)."""
+        settings = self.settings
+        address = parse_address(settings.advertised) if settings.advertised else self.kafka_address
+        host = endpoint_host(address.host, is_embedded=not settings.metadata, host_name=self._ports.host_name)
+        registration = Registration(
+            id=BrokerId(settings.broker_id),
+            endpoints=[Endpoint(_KAFKA_LISTENER, host, address.port)],
+            rack=settings.rack or None,
+        )
+        me = await membership.join(registration, LogsFound(clean=logs.started_clean, whole=logs.started_whole))
+        membership.start()
+        await admin.elect_own_partitions()
+        return me
+
+    async def _open_partitions(self, feed: MetadataFeed, logs: LogDirectory, partitions: PartitionTable) -> None:
         self._stack.push_async_callback(self._close_logs, logs, partitions)
         partitions.open_existing()
+        # At once: no step of the image may fall between.
+        feed.add_listener(partial(follow_metadata, partitions, feed.image))
         # What survived a crash in the page cache is made durable before anybody can read it.
         await partitions.flusher.flush_all(partitions.open_partitions())
-        return partitions
+
+    def _start_replication(
+        self,
+        me: Member,
+        commits: MetadataCommits,
+        feed: MetadataFeed,
+        partitions: PartitionTable,
+        topic_settings: TopicSettings,
+    ) -> None:
+        """What a broker does for the cluster: copies, keeps in-sync sets, and is the controller if nobody else is."""
+        settings, keeper, layers = self.settings, self._keeper(), topic_settings.layers
+        in_sync = InSyncKeeper(
+            partitions, commits, keeper, self._clock, layers, settings.replica_lag_time_max_ms, self.fail
+        )
+        partitions.on_may_join = in_sync.may_join
+        options = ControllerOptions(
+            lease_ms=settings.lease_ms,
+            imbalance_percent=settings.leader_imbalance_percent,
+            balance_interval_ms=settings.leader_balance_interval_ms,
+        )
+        controller = Controller(me, commits, keeper, self._clock, layers, options, self.fail)
+        feed.add_listener(controller.follow)
+        fetching = self._make_replica_fetching(me, feed.image, partitions)
+        partitions.on_roles_changed = fetching.roles_changed
+        feed.add_listener(fetching.follow_brokers)
+        for part in (controller, in_sync, fetching):
+            part.start()
+            self._stack.push_async_callback(part.aclose)
+        watch = self._metrics.watch
+        watch("martlet_controller", "1 on the broker that is the controller.", lambda: int(controller.has_role))
+        watch("martlet_fenced", "1 while this broker has lost touch with its cluster.", lambda: int(not self.may_act()))
+
+    def _keeper(self) -> LeaseKeeper:
+        invariant(self._membership is not None, "a process joins its cluster first")
+        return cast(Membership, self._membership).keeper
+
+    def _make_replica_fetching(self, me: Member, image: MetadataImage, partitions: PartitionTable) -> ReplicaFetching:
+        settings = self.settings
+        options = ReplicaFetchOptions(
+            wait_ms=settings.replica_fetch_wait_ms,
+            bytes_max=settings.replica_fetch_bytes_max,
+            throttle_bytes=settings.replica_throttle_bytes,
+        )
+        ports = ReplicaPorts(clock=self._clock, randomness=self._ports.randomness)
+        identity = ReplicaIdentity(me, image.replica_secret)
+        return ReplicaFetching(partitions, image, identity, options, ports, self._metrics)
 
     async def _close_logs(self, logs: LogDirectory, partitions: PartitionTable) -> None:
         await partitions.flusher.flush_all(partitions.open_partitions())
@@ -213,9 +292,18 @@ class BrokerApp:
         logs.close(clean=self._failure is None)
 
     def _start_groups(self, feed: MetadataFeed, admin: TopicAdmin, partitions: PartitionTable) -> GroupCoordinator:
-        topic = OffsetsTopic(feed.image, admin, self.settings.offsets_topic_partitions)
+        settings = self.settings
+        topic = OffsetsTopic(
+            feed.image, admin, settings.offsets_topic_partitions, settings.offsets_topic_replication_factor
+        )
         options, ids = group_options(self.settings), IdSource(self._ports.randomness)
-        make_machine = partial(GroupsMachine, options, ImageTopics(feed.image), ids)
+
+        def make_machine() -> "GroupsMachine":
+            # With the first shard: a broker without groups starts sooner without all that belongs to them.
+            from martlet.groups.machine import GroupsMachine
+
+            return GroupsMachine(options, ImageTopics(feed.image), ids)
+
         groups = GroupCoordinator(topic, partitions, make_machine, self._clock, self._metrics, self.fail)
         self._stack.push_async_callback(groups.aclose)
         groups.start()
@@ -302,6 +390,7 @@ def follow_metadata(partitions: PartitionTable, image: MetadataImage, delta: Ima
     """Bring the open partitions in step with a change of the metadata."""
     for topic in delta.topics_deleted:
         partitions.topic_deleted(topic)
+    partitions.follow_delta(delta)
     for _, topic in delta.topics_changed:
         partitions.topic_changed(topic)
     if delta.broker_configs:

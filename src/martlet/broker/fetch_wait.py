@@ -1,4 +1,7 @@
-"""One fetch from arrival to answer: look at its partitions, wait while they hold too little, read, answer.
+"""A reader's fetch from arrival to answer: look at its partitions, wait while they hold too little, read, answer.
+
+Leaders and followers both serve readers up to their high watermark; a leader names a follower in the reader's rack
+where there is one. The fetches of followers go on from here in `replica_fetch.py`.
 
 Looking costs no disk access: partitions say where bytes lie and how many. Bytes are read once, when the answer goes
 out: on the event loop where they are in the page cache, in a thread where they are not.
@@ -9,8 +12,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode, StorageFailure
+from martlet.broker.leader_hint import add_leader_hints
 from martlet.broker.partition import Partition
-from martlet.broker.request import Reply
+from martlet.broker.read_replica import preferred_read_replica
+from martlet.broker.request import Link, Reply
 from martlet.broker.services import BrokerServices
 from martlet.log.log_slice import LogSlice
 from martlet.wire.fetch import (
@@ -22,8 +27,8 @@ from martlet.wire.fetch import (
     encode_fetch_response,
 )
 
-_CONSUMER_REPLICA_IDS: Final = (-1, -2)
-"""What ordinary and debugging consumers give as replica id; a broker would give its own."""
+_FIRST_FROM_FOLLOWERS: Final = 11
+"""Readers of older versions do not know that followers can serve them."""
 _WAIT_MS_MAX: Final = 300_000
 """A fetch waits no longer than this whatever it asks for, so that an abandoned one cannot stay for ever."""
 
@@ -39,15 +44,16 @@ class _Found(NamedTuple):
     position: int
 
 
-class _Look:
+class Look:
     """One look at every partition of a request."""
 
-    __slots__ = ("answer", "complete", "found", "size")
+    __slots__ = ("answer", "complete", "found", "has_errors", "size")
 
     def __init__(self) -> None:
         self.answer: _TopicResults = []
         self.found: list[_Found] = []
         self.size = 0
+        self.has_errors = False
         self.complete = False
         """Something that must not wait: an error, a divergence, or a partition that gave all it may."""
 
@@ -55,11 +61,12 @@ class _Look:
 class WaitingFetch:
     """A fetch that is being served; answered exactly once."""
 
-    __slots__ = ("_broker", "_parked_on", "_reply", "_request", "_retry_scheduled", "_timer")
+    __slots__ = ("_broker", "_link", "_parked_on", "_reply", "_request", "_retry_scheduled", "_timer")
 
-    def __init__(self, broker: BrokerServices, request: FetchRequest, reply: Reply) -> None:
+    def __init__(self, broker: BrokerServices, request: FetchRequest, link: Link, reply: Reply) -> None:
         self._broker = broker
         self._request = request
+        self._link = link
         self._reply = reply
         self._parked_on: list[Partition] = []
         self._retry_scheduled = False
@@ -75,28 +82,31 @@ class WaitingFetch:
 
     # --- looking
 
-    def _is_enough(self, look: _Look) -> bool:
+    def _is_enough(self, look: Look) -> bool:
         request = self._request
         return look.complete or look.size >= request.min_bytes or request.max_wait_ms <= 0 or not request.topics
 
-    def _look(self) -> _Look:
-        look = _Look()
+    def _look(self) -> Look:
+        look = Look()
         room = min(self._request.max_bytes, self._broker.settings.fetch_bytes_max)
+        may_act = self._broker.partitions.may_act()
         for topic in self._request.topics:
             results: list[FetchPartitionResult] = []
             look.answer.append((topic.name, topic.topic_id, results))
             for asked in topic.partitions:
                 try:
+                    if not may_act:
+                        self._broker.partitions.check_acting()
                     result = self._look_at(look, topic, asked, results, max(room - look.size, 0))
                 except ApiError as error:
-                    look.complete = True
+                    look.complete = look.has_errors = True
                     self._broker.metrics.errors_total[error.code] += 1
-                    result = FetchPartitionResult(asked.partition, error.code)
+                    result = FetchPartitionResult(asked.partition, _told_to_readers(error.code))
                 results.append(result)
         return look
 
     def _look_at(
-        self, look: _Look, topic: FetchTopic, asked: FetchPartition, results: list[FetchPartitionResult], room: int
+        self, look: Look, topic: FetchTopic, asked: FetchPartition, results: list[FetchPartitionResult], room: int
     ) -> FetchPartitionResult:
         partition = self._partition(topic, asked)
         partition.check_online()
@@ -106,27 +116,43 @@ class WaitingFetch:
         if diverging is not None:
             look.complete = True
             return FetchPartitionResult(asked.partition, diverging_epoch=diverging)
+        watermark = partition.high_watermark
+        if partition.leader is None:
+            _check_reaches(partition, asked.fetch_offset)
+        elif self._request.rack_id:
+            nearer = preferred_read_replica(
+                partition, self._broker.image, rack=self._request.rack_id, fetch_offset=asked.fetch_offset
+            )
+            if nearer is not None:
+                look.complete = True
+                return FetchPartitionResult(
+                    asked.partition, 0, watermark, watermark, log.log_start_offset, preferred_read_replica=nearer
+                )
         limit = min(room, asked.partition_max_bytes)
         piece = partition.locate(asked.fetch_offset, max_bytes=limit, at_least_one=not look.size)
+        self._take(look, partition, piece, results)
+        return FetchPartitionResult(asked.partition, 0, watermark, watermark, log.log_start_offset)
+
+    def _take(self, look: Look, partition: Partition, piece: LogSlice, results: list[FetchPartitionResult]) -> None:
+        """Note that the result which comes next in `results` is to hold this piece."""
         if piece.size:
             look.size += piece.size
             look.complete = look.complete or piece.is_final
             look.found.append(_Found(partition, piece, results, len(results)))
-        watermark = partition.high_watermark
-        return FetchPartitionResult(asked.partition, 0, watermark, watermark, log.log_start_offset)
 
     def _partition(self, topic: FetchTopic, asked: FetchPartition) -> Partition:
-        if self._request.replica_id not in _CONSUMER_REPLICA_IDS:
-            raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only brokers of this cluster may fetch as replicas")
+        table = self._broker.partitions
+        if self._reply.header.api_version < _FIRST_FROM_FOLLOWERS:
+            return table.get(topic.name or "", asked.partition)
         if topic.name is not None:
-            return self._broker.partitions.get(topic.name, asked.partition)
-        return self._broker.partitions.get_by_id(topic.topic_id or b"", asked.partition)
+            return table.readable(topic.name, asked.partition)
+        return table.readable_by_id(topic.topic_id or b"", asked.partition)
 
     # --- waiting
 
     def _park(self) -> None:
         for partition in self._partitions():
-            partition.add_fetch_waiter(self._changed)
+            self._wait_on(partition)
             self._parked_on.append(partition)
         self._reply.on_abandoned = self._unpark
         self._broker.metrics.parked_fetches += 1
@@ -163,12 +189,18 @@ class WaitingFetch:
             self._timer = None
             self._broker.metrics.parked_fetches -= 1
         for partition in self._parked_on:
-            partition.remove_fetch_waiter(self._changed)
+            self._leave(partition)
         self._parked_on.clear()
+
+    def _wait_on(self, partition: Partition) -> None:
+        partition.add_fetch_waiter(self._changed)
+
+    def _leave(self, partition: Partition) -> None:
+        partition.remove_fetch_waiter(self._changed)
 
     # --- reading and answering
 
-    def _read_and_send(self, look: _Look) -> None:
+    def _read_and_send(self, look: Look) -> None:
         if all(found.slice.is_cached() for found in look.found):
             self._send(look, [_read(found.slice) for found in look.found])
             return
@@ -176,17 +208,26 @@ class WaitingFetch:
         reading = loop.run_in_executor(None, lambda: [_read(found.slice) for found in look.found])
         reading.add_done_callback(lambda done: self._send(look, done.result()))
 
-    def _send(self, look: _Look, contents: list[bytes | StorageFailure]) -> None:
+    def _send(self, look: Look, contents: list[bytes | StorageFailure]) -> None:
         for found, content in zip(look.found, contents, strict=True):
             result = found.results[found.position]
             if isinstance(content, StorageFailure):
                 self._broker.partitions.storage_failed(found.partition, content)
                 found.results[found.position] = FetchPartitionResult(result.partition, ErrorCode.KAFKA_STORAGE_ERROR)
                 continue
-            found.partition.counters.bytes_out += len(content)
-            found.partition.counters.fetches += 1
+            self._count(found.partition, len(content))
             found.results[found.position] = result._replace(records=content)
-        self._reply.send(encode_fetch_response(self._reply.header.api_version, look.answer))
+        endpoints = add_leader_hints(self._broker, self._link, look.answer) if look.has_errors else ()
+        self._answered()
+        self._reply.send(encode_fetch_response(self._reply.header.api_version, look.answer, node_endpoints=endpoints))
+
+    def _count(self, partition: Partition, size: int) -> None:
+        counters = partition.counters
+        counters.bytes_out += size
+        counters.fetches += 1
+
+    def _answered(self) -> None:
+        """The answer is about to go out."""
 
 
 def diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
@@ -200,6 +241,17 @@ def diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOffs
     if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
         return EpochEndOffset(epoch, end_offset)
     return None
+
+
+def _check_reaches(partition: Partition, offset: int) -> None:
+    """A follower may hold what it does not know to be committed yet; the reader is to come again."""
+    if partition.high_watermark < offset <= partition.log.end_offset:
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
+
+
+def _told_to_readers(code: ErrorCode) -> ErrorCode:
+    # Consumers do not expect to hear from a fetch that there is no leader; this makes them look for one.
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.LEADER_NOT_AVAILABLE else code
 
 
 def _read(piece: LogSlice) -> bytes | StorageFailure:

@@ -12,7 +12,7 @@ Proved by: tests/unit/broker/test_group_coordinator.py, tests/broker/test_group_
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, ErrorCode
@@ -23,15 +23,15 @@ from martlet.broker.partition_table import PartitionTable
 from martlet.broker.shard_loading import load_shard
 from martlet.broker.shard_log import PartitionShardLog
 from martlet.cluster.image import ImageDelta
-from martlet.coordinator.result import Result
-from martlet.groups.machine import GroupsMachine
-from martlet.groups.record_codec import GroupRecordCodec
-from martlet.groups.records import ClassicGroupStored, OffsetCommitted, TargetEpochStored
+from martlet.coordinator.result import RecordCodec, Result
 from martlet.observe.metrics import BrokerMetrics
+
+if TYPE_CHECKING:
+    from martlet.groups.machine import GroupsMachine
 
 logger = logging.getLogger(__name__)
 
-Operation = Callable[[GroupsMachine, int], Result[object]]
+Operation: TypeAlias = "Callable[[GroupsMachine, int], Result[object]]"
 
 _TIMERS_PER_TURN: Final = 10
 """Of each shard, so that a thousand sessions that end together do not hold up everybody else."""
@@ -46,7 +46,7 @@ class GroupCoordinator:
         self,
         topic: OffsetsTopic,
         table: PartitionTable,
-        make_machine: Callable[[], GroupsMachine],
+        make_machine: "Callable[[], GroupsMachine]",
         clock: Clock,
         metrics: BrokerMetrics,
         fail: Callable[[BaseException], None],
@@ -56,7 +56,6 @@ class GroupCoordinator:
         self._make_machine = make_machine
         self._clock = clock
         self._metrics = metrics
-        self._codec = CountingCodec(metrics)
         self._fail = fail
         self._shards: dict[int, HostedShard] = {}
         self._loading: set[asyncio.Task[None]] = set()
@@ -74,7 +73,7 @@ class GroupCoordinator:
             await self._topic.ensure()
             index = self._topic.partition_of(group_id)
             hosted = self._shards.get(index)
-            if hosted is None:
+            if hosted is None or not self._table.may_act():
                 raise ApiError(
                     ErrorCode.NOT_COORDINATOR, f"the coordinator of group {group_id[:100]!r} is another broker"
                 )
@@ -105,7 +104,7 @@ class GroupCoordinator:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group's partition has no leader at the moment")
         return leader
 
-    def machines(self) -> list[GroupsMachine]:
+    def machines(self) -> "list[GroupsMachine]":
         """The machines of all shards that serve, to be read only."""
         return [hosted.machine for hosted in self._shards.values() if hosted.is_active]
 
@@ -172,7 +171,7 @@ class GroupCoordinator:
 
     def _take_up(self, index: int) -> None:
         log = PartitionShardLog(self._table, self._topic.name, index, batch_bytes_max=BATCH_BYTES_MAX)
-        hosted = HostedShard(index, self._make_machine(), log, self._codec, self._clock, self)
+        hosted = HostedShard(index, self._make_machine(), log, self._codec(), self._clock, self)
         self._shards[index] = hosted
         if self._stopping is not None:
             hosted.shard.stop_parking(self._stopping)
@@ -189,16 +188,18 @@ class GroupCoordinator:
     def _drop(self, index: int) -> None:
         self._shards.pop(index).close()
 
+    def _codec(self) -> RecordCodec[object]:
+        # With the first shard: a broker without groups starts sooner without all that belongs to them.
+        from martlet.broker.group_codec import CountingCodec
+
+        return CountingCodec(self._metrics)
+
     # --- loading
 
     async def _load(self, hosted: HostedShard) -> None:
-        partition = hosted.log.partition
-        if partition is None:
-            return
-        async with self._load_turn:
-            started_at_ms = self._clock.monotonic_ms()
-            count = await load_shard(hosted.shard, partition, self._codec)
-            elapsed_ms = self._clock.monotonic_ms() - started_at_ms
+        started_at_ms = self._clock.monotonic_ms()
+        count = await load_shard(hosted.shard, hosted.log, self._codec(), self._load_turn)
+        elapsed_ms = self._clock.monotonic_ms() - started_at_ms
         if hosted.is_active:
             self._metrics.coordinator_load_seconds.observe(elapsed_ms / 1000)
             logger.info("%s is loaded: %d records replayed in %d ms", hosted.shard.name, count, elapsed_ms)
@@ -245,22 +246,3 @@ class GroupCoordinator:
                 hosted.shard.fire_due(_TIMERS_PER_TURN)
             else:
                 self.wake_at(at_ms)
-
-
-class CountingCodec:
-    """The codec of group records, which on the way counts what operators want to see."""
-
-    def __init__(self, metrics: BrokerMetrics) -> None:
-        self._metrics = metrics
-        self._codec = GroupRecordCodec()
-
-    def encode(self, record: object) -> tuple[bytes, bytes | None] | None:
-        kind = type(record)
-        if kind is OffsetCommitted:
-            self._metrics.offset_commits += 1
-        elif kind is TargetEpochStored or (isinstance(record, ClassicGroupStored) and record.members):
-            self._metrics.group_rebalances += 1
-        return self._codec.encode(record)
-
-    def decode(self, key: bytes, value: bytes | None) -> object | None:
-        return self._codec.decode(key, value)

@@ -7,6 +7,7 @@ a deleted topic's offsets must go, or they would be taken for those of a new top
 import asyncio
 from collections.abc import Callable, Collection
 from functools import partial
+from typing import TYPE_CHECKING
 
 from martlet.base.clock import Clock
 from martlet.base.errors import ApiError
@@ -14,7 +15,9 @@ from martlet.broker.shard_log import PartitionShardLog
 from martlet.coordinator.ports import ShardHost
 from martlet.coordinator.result import RecordCodec, Result
 from martlet.coordinator.shard import RETRY_MS, Shard, ShardState
-from martlet.groups.machine import GroupsMachine
+
+if TYPE_CHECKING:
+    from martlet.groups.machine import GroupsMachine
 
 
 class HostedShard:
@@ -23,7 +26,7 @@ class HostedShard:
     def __init__(
         self,
         index: int,
-        machine: GroupsMachine,
+        machine: "GroupsMachine",
         log: PartitionShardLog,
         codec: RecordCodec[object],
         clock: Clock,
@@ -41,7 +44,7 @@ class HostedShard:
     def is_active(self) -> bool:
         return self.shard.state is ShardState.ACTIVE
 
-    async def call(self, operation: Callable[[GroupsMachine, int], Result[object]]) -> object:
+    async def call(self, operation: "Callable[[GroupsMachine, int], Result[object]]") -> object:
         """Run one operation of the machine and wait for its answer; raises ApiError."""
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self.shard.submit(partial(operation, self.machine), partial(_settle, future))

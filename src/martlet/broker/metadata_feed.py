@@ -103,7 +103,7 @@ class MetadataFeed:
             await asyncio.sleep(_RETRY_SECONDS)
 
     def _publish(self, delta: ImageDelta) -> None:
-        if delta.topics or delta.partitions or delta.brokers or delta.broker_configs:
+        if delta.has_changes:
             for listener in self._listeners:
                 listener(delta)
         while self._waiters and self._waiters[0][0] <= delta.revision:

@@ -23,6 +23,8 @@ _CONFIGS: Final = {
     "segment.bytes": str(100 << 20),
     "compression.type": "producer",
     "max.message.bytes": str(BATCH_BYTES_MAX),
+    # With a single replica one is enough: no partition is asked for more than it has.
+    "min.insync.replicas": "2",
 }
 
 
@@ -31,10 +33,14 @@ class OffsetsTopic:
 
     name: Final = CONSUMER_OFFSETS_TOPIC
 
-    def __init__(self, image: MetadataImage, admin: TopicAdmin, partition_count: int) -> None:
+    def __init__(
+        self, image: MetadataImage, admin: TopicAdmin, partition_count: int, replication_factor: int = 1
+    ) -> None:
+        """`replication_factor` is a wish: with fewer brokers, as many as there are."""
         self._image = image
         self._admin = admin
         self._wished_partition_count = partition_count
+        self._wished_factor = replication_factor
         self._making: asyncio.Task[None] | None = None
 
     @property
@@ -78,7 +84,13 @@ class OffsetsTopic:
             await asyncio.gather(self._making, return_exceptions=True)
 
     async def _make(self) -> None:
-        wish = TopicWish(name=self.name, partition_count=self._wished_partition_count, configs=_CONFIGS, by_broker=True)
+        wish = TopicWish(
+            name=self.name,
+            partition_count=self._wished_partition_count,
+            replication_factor=self._wished_factor,
+            configs=_CONFIGS,
+            by_broker=True,
+        )
         try:
             await self._admin.create_topic(wish)
         except ApiError as error:

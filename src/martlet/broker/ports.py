@@ -4,29 +4,20 @@ Everything else a broker does goes through the running event loop. The defaults 
 """
 
 import contextlib
-import os
 import resource
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Final
 
 from martlet.base.clock import Clock, SystemClock
 from martlet.base.disk import Disk, SystemDisk
 from martlet.base.randomness import Randomness, SystemRandomness
+from martlet.broker.beside import RunBeside, run_in_thread
 from martlet.broker.directory_lock import hold_directory
 from martlet.broker.listener import bind
+from martlet.broker.metadata_store import OpenStore, open_metadata_store
 from martlet.broker.request import Address
-from martlet.cluster.store import MetaStore
-from martlet.stores.sqlite import SqliteStore
-
-_METADATA_FILE: Final = "metadata.sqlite"
-
-
-async def open_embedded_store(data: str, clock: Clock) -> MetaStore:
-    """The metadata store of a broker that has none of its own to go to: one file beside its data."""
-    return await SqliteStore.open(os.path.join(data, _METADATA_FILE), clock=clock)
 
 
 def raise_file_limit() -> int:
@@ -46,8 +37,12 @@ class BrokerPorts:
     clock: Clock = field(default_factory=SystemClock)
     disk: Disk = field(default_factory=SystemDisk)
     randomness: Randomness = field(default_factory=SystemRandomness)
-    open_store: Callable[[str, Clock], Awaitable[MetaStore]] = open_embedded_store
-    """Given the data directory."""
+    open_store: OpenStore = open_metadata_store
+    """Opens a connection of the caller's own to the metadata store that the settings name."""
+    run_beside: RunBeside = run_in_thread
+    """Runs what must go on while the event loop is busy; in a simulation a task does (`run_as_task`)."""
+    host_name: Callable[[], str] = socket.gethostname
+    """How other machines may find this one when nothing else is known."""
     bind: Callable[[Address], socket.socket] = bind
     hold_directory: Callable[[str], AbstractContextManager[None]] = hold_directory
     allow_files: Callable[[], int] = raise_file_limit

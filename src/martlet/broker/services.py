@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from martlet.base.clock import Clock
-from martlet.base.ids import BrokerId
+from martlet.base.ids import BrokerId, Member
 from martlet.broker.group_coordinator import GroupCoordinator
 from martlet.broker.partition_table import PartitionTable
 from martlet.broker.producer_ids import ProducerIdPool
@@ -29,6 +29,8 @@ class BrokerServices:
     """The parts of one running broker."""
 
     settings: BrokerSettings
+    me: Member
+    """This very process."""
     clock: Clock
     cluster_id: str
     image: MetadataImage

@@ -194,7 +194,7 @@ class TopicAdmin:
 
     async def register_broker(self, registration: Registration) -> BrokerRecord:
         """Register this process under a new incarnation; the first one of all makes the cluster."""
-        new_cluster_id = self._ids.text_id()
+        new_cluster_id, new_replica_secret = self._ids.text_id(), self._ids.text_id()
         for _ in range(_ATTEMPTS_MAX):
             plan = plan_registration(
                 registration,
@@ -202,6 +202,7 @@ class TopicAdmin:
                 broker=await self._get(broker_key(registration.id)),
                 counter=await self._get(INCARNATION_COUNTER_KEY),
                 new_cluster_id=new_cluster_id,
+                new_replica_secret=new_replica_secret,
                 now_ms=self._clock.now_ms(),
             )
             if await self._commit(plan.commit) is not None:
@@ -320,6 +321,10 @@ class TopicAdmin:
         return record
 
     # --- commits
+
+    async def commit(self, plan: CommitPlan) -> bool:
+        """Carry out a decision made from the image; False, the image being up to date, when it must be made again."""
+        return await self._commit(plan) is not None
 
     async def _carry_out(self, decide: Callable[[], CommitPlan | None]) -> None:
         """Commit what is decided, deciding again whenever something else was faster; None: nothing to do."""

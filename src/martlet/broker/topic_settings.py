@@ -1,5 +1,5 @@
-"""From configurations to behaviour: the log options and flush settings of a topic, and this broker's own settings by
-Kafka's names.
+"""From configurations to behaviour: the log options, flush settings and replication rules of a topic, and this broker's
+own settings by Kafka's names.
 
 What wins over what is decided in `martlet.cluster.configs`; here the winners become the values that the log and the
 flusher use.
@@ -19,6 +19,7 @@ from martlet.cluster.configs import (
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.records import TopicRecord
 from martlet.log.options import LogOptions
+from martlet.replication.leader import ReplicationOptions
 
 _KNOWN_MAX: Final = 1_000
 
@@ -29,6 +30,12 @@ class FlushSettings(NamedTuple):
     configured: str
     interval_ms: int
     messages: int
+
+
+class _InForce(NamedTuple):
+    log: LogOptions
+    flush: FlushSettings
+    replication: ReplicationOptions
 
 
 class TopicSettings:
@@ -42,7 +49,9 @@ class TopicSettings:
         self._broker_id = BrokerId(settings.broker_id)
         self._image = image
         self._static = static
-        self._known: dict[Hashable, tuple[LogOptions, FlushSettings]] = {}
+        self._lag_time_max_ms = settings.replica_lag_time_max_ms
+        self._lag_messages_max = settings.replica_lag_messages_max or None
+        self._known: dict[Hashable, _InForce] = {}
 
     def layers(self) -> BrokerLayers:
         """This broker's settings, layer by layer."""
@@ -60,7 +69,11 @@ class TopicSettings:
 
     def flush(self, topic: TopicRecord) -> FlushSettings:
         """When this topic's batches are forced to the device."""
-        return self._settings_of(topic)[1]
+        return self._settings_of(topic).flush
+
+    def replication(self, topic: TopicRecord) -> ReplicationOptions:
+        """What this topic demands of its followers."""
+        return self._settings_of(topic).replication
 
     def options_for(self, partition: TopicPartition) -> LogOptions:
         """Options for a log found on disk; the defaults when its topic is not known."""
@@ -69,9 +82,9 @@ class TopicSettings:
 
     def log_options(self, topic: TopicRecord) -> LogOptions:
         """What the log of each of the topic's partitions goes by."""
-        return self._settings_of(topic)[0]
+        return self._settings_of(topic).log
 
-    def _settings_of(self, topic: TopicRecord) -> tuple[LogOptions, FlushSettings]:
+    def _settings_of(self, topic: TopicRecord) -> _InForce:
         layers = self.layers()
         sources = (topic.configs, layers.dynamic_broker, layers.dynamic_default)
         key = tuple(frozenset(source.items()) for source in sources)
@@ -80,7 +93,13 @@ class TopicSettings:
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
             config = self.topic_config(topic)
-            known = self._known[key] = (read_log_options(config), read_flush_settings(config))
+            replication = ReplicationOptions(
+                min_in_sync=config.number("min.insync.replicas"),
+                lag_time_max_ms=self._lag_time_max_ms,
+                lag_messages_max=self._lag_messages_max,
+            )
+            known = _InForce(read_log_options(config), read_flush_settings(config), replication)
+            self._known[key] = known
         return known
 
 

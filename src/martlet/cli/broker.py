@@ -1,10 +1,11 @@
-"""`martlet up` and `martlet broker`: run a broker in the foreground until a signal ends it.
+"""`martlet broker`, and `martlet up` with one broker: run it in the foreground until a signal ends it.
 
 The first Ctrl-C or SIGTERM stops cleanly: open requests are answered, the log is flushed and marked clean, exit code 0.
 A second Ctrl-C ends the process at once; what was acknowledged is safe either way, only the next start is slower.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -23,33 +24,24 @@ from martlet.cli.output import print_facts, print_note
 if TYPE_CHECKING:
     from martlet.broker.app import BrokerApp
 
-_PRECEDENCE = """\b
+PRECEDENCE = """\b
 Settings come from flags, then MARTLET_* variables, then the settings file, then
 defaults; `martlet config show` prints each with its origin. Port 0 takes any free
 port and prints it."""
 
 
-@click.command(epilog=_PRECEDENCE)
-@settings_options
-def up(flags: Mapping[str, tuple[str, str]], config_file: str | None) -> int:
-    """Start Martlet on this machine, in the foreground.
-
-    Serves the Kafka protocol to any Kafka client, and health and metrics to operators. Ctrl-C stops it cleanly.
-    """
-    return _run(load_configuration(flags, environment=os.environ, file=config_file), is_first_try=True)
-
-
-@click.command(epilog=_PRECEDENCE)
+@click.command(epilog=PRECEDENCE)
 @settings_options
 def broker(flags: Mapping[str, tuple[str, str]], config_file: str | None) -> int:
     """Start one broker alone, in the foreground.
 
     For servers and service managers; `martlet up` is the friendlier start on your own machine.
     """
-    return _run(load_configuration(flags, environment=os.environ, file=config_file), is_first_try=False)
+    return run_broker(load_configuration(flags, environment=os.environ, file=config_file), is_first_try=False)
 
 
-def _run(configuration: Configuration, *, is_first_try: bool) -> int:
+def run_broker(configuration: Configuration, *, is_first_try: bool) -> int:
+    """Until a signal ends it; the exit code. A first try is told what to do next."""
     from martlet.broker.allocator import keep_large_blocks
     from martlet.broker.app import new_event_loop
     from martlet.observe.logs import set_up_logging
@@ -70,7 +62,9 @@ async def _serve(configuration: Configuration, *, is_first_try: bool) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _begin_stop, stopping, loop)
     app = BrokerApp(configuration.settings)
-    await app.start()
+    if not await _start(app, stopping):
+        print_note("stopped before it served")
+        return ExitCode.OK
     try:
         _announce(configuration, str(app.kafka_address), str(app.operations_address), is_first_try=is_first_try)
         failure = await _wait_for_end(app, stopping)
@@ -80,6 +74,21 @@ async def _serve(configuration: Configuration, *, is_first_try: bool) -> int:
         raise CommandFailed(ExitCode.FAILURE, f"the broker had to stop: {failure}", "its log above says what happened")
     print_note("stopped cleanly")
     return ExitCode.OK
+
+
+async def _start(app: "BrokerApp", stopping: asyncio.Event) -> bool:
+    """Whether it was started; False when a signal asked for the end before: a start may wait for its metadata store."""
+    starting = asyncio.create_task(app.start())
+    asked = asyncio.create_task(stopping.wait())
+    await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait([starting])
+        if starting.cancelled():
+            return False
+    starting.result()
+    return True
 
 
 async def _wait_for_end(app: "BrokerApp", stopping: asyncio.Event) -> BaseException | None:
@@ -98,8 +107,10 @@ def _begin_stop(stopping: asyncio.Event, loop: asyncio.AbstractEventLoop) -> Non
     # From here on Ctrl-C must work even while the loop is busy with a long flush.
     loop.remove_signal_handler(signal.SIGINT)
     signal.signal(signal.SIGINT, _end_at_once)
-    print_note("stopping; Ctrl-C again ends at once")
     stopping.set()
+    # Whoever read our words may be gone; that is no reason to stay.
+    with contextlib.suppress(OSError):
+        print_note("stopping; Ctrl-C again ends at once")
 
 
 def _end_at_once(_number: int, _frame: FrameType | None) -> None:

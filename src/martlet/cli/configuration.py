@@ -33,7 +33,18 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "log_format": ("auto", "text", "json"),
 }
 _ADDRESSES: Final = frozenset({"kafka", "operations", "advertised"})
-_MAY_BE_EMPTY: Final = frozenset({"advertised", "rack"})
+_MAY_BE_EMPTY: Final = frozenset(
+    {
+        "advertised",
+        "rack",
+        "metadata",
+        "metadata_user",
+        "metadata_password_file",
+        "metadata_ca",
+        "metadata_cert",
+        "metadata_key",
+    }
+)
 _AT_LEAST_ONE: Final = frozenset(
     {
         "default_partitions",
@@ -49,8 +60,13 @@ _AT_LEAST_ONE: Final = frozenset(
         "offsets_retention_minutes",
         "offsets_topic_partitions",
         "group_lag_interval_ms",
+        "offsets_topic_replication_factor",
+        "replica_lag_time_max_ms",
+        "replica_fetch_bytes_max",
     }
 )
+_AT_LEAST: Final = {"lease_ms": 2_000}
+"""etcd does not let a lease end sooner, as it comes."""
 _NOT_MORE_THAN: Final = {
     "group_min_session_timeout_ms": "group_max_session_timeout_ms",
     "consumer_group_heartbeat_interval_ms": "consumer_group_session_timeout_ms",
@@ -179,7 +195,7 @@ def _boolean(key: str, value: object, where: str) -> bool:
 
 
 def _number(key: str, value: object, where: str) -> int:
-    lowest = 1 if key in _AT_LEAST_ONE else 0
+    lowest = 1 if key in _AT_LEAST_ONE else _AT_LEAST.get(key, 0)
     allowed = f"a whole number from {lowest} up"
     if isinstance(value, str):
         try:

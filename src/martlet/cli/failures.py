@@ -15,11 +15,13 @@ from martlet.base.errors import (
     ErrorCode,
     InvariantViolation,
     MartletError,
+    MembershipRefused,
     ProtocolViolation,
     StorageFailure,
 )
 from martlet.cli.exit_codes import ExitCode
 from martlet.client.errors import ConnectionFailed, ConnectionLost, OutcomeUnknown, RequestTimedOut
+from martlet.cluster.store import StoreError, StoreUnavailable
 
 
 class Failure(NamedTuple):
@@ -45,6 +47,7 @@ _EXIT_CODES: dict[ErrorCode, ExitCode] = {
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.UNKNOWN_TOPIC_ID,
             ErrorCode.RESOURCE_NOT_FOUND,
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
             ErrorCode.GROUP_ID_NOT_FOUND,
             ErrorCode.LOG_DIR_NOT_FOUND,
             ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
@@ -134,6 +137,11 @@ def failure_of(error: BaseException) -> Failure | None:
         return Failure(ExitCode.CONFLICT, str(error), "stop it first, or choose another directory with --data")
     if isinstance(error, StorageFailure):
         return Failure(ExitCode.FAILURE, str(error))
+    if isinstance(error, MembershipRefused):
+        return Failure(ExitCode.CONFLICT, str(error))
+    if isinstance(error, StoreError):
+        code = ExitCode.NOT_REACHABLE if isinstance(error, StoreUnavailable) else ExitCode.FAILURE
+        return Failure(code, f"the metadata store: {error}")
     if isinstance(error, InvariantViolation):
         return None
     if isinstance(error, OSError):

@@ -16,12 +16,15 @@ from martlet.cli.lazy_group import LazyGroup
 PROGRAM: Final = "martlet"
 
 _COMMANDS: Final = {
-    "up": ("martlet.cli.broker:up", "Start Martlet on this machine."),
+    "up": ("martlet.cli.up:up", "Start Martlet on this machine."),
     "broker": ("martlet.cli.broker:broker", "Start one broker alone."),
     "topic": ("martlet.cli.topic:topic", "Create, list, describe, alter and delete topics."),
     "publish": ("martlet.cli.publish:publish", "Publish messages from arguments, standard input or a file."),
     "consume": ("martlet.cli.consume:consume", "Print messages of a topic."),
     "group": ("martlet.cli.group:group", "List groups, show their members and lag, reset and delete them."),
+    "pipeline": ("martlet.cli.pipeline:pipeline", "Run data pipelines on Spark, see how they do, stop them."),
+    "partition": ("martlet.cli.partition:partition", "Show where partitions lie, move them, and elect their leaders."),
+    "cluster": ("martlet.cli.cluster:cluster", "Show how the brokers are, and take one of them out of service."),
     "status": ("martlet.cli.status:status", "Show whether the cluster is reachable and well."),
     "config": ("martlet.cli.config:config", "Show settings and where each value comes from."),
     "completion": ("martlet.cli.completion:completion", "Print the completion script for your shell."),

@@ -187,6 +187,42 @@ class TopicSelectionType(click.ParamType[TopicSelection]):
 TOPIC_SELECTION = TopicSelectionType()
 
 
+class BrokerType(click.ParamType[int]):
+    """A broker's number."""
+
+    name = "BROKER"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if not str(value).isascii() or not str(value).isdigit() or int(value) >= 2**31:
+            self.fail(f"{value!r} is not the number of a broker", param, ctx)
+        return int(value)
+
+
+BROKER = BrokerType()
+
+
+class BrokerListType(click.ParamType[tuple[int, ...]]):
+    """Broker numbers separated by commas."""
+
+    name = "BROKER,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        numbers = [number.strip() for number in str(value).split(",")]
+        if not all(number.isascii() and number.isdigit() and int(number) < 2**31 for number in numbers):
+            self.fail(f"{value!r} is not a list of broker numbers, like 1,2,3", param, ctx)
+        brokers = tuple(map(int, numbers))
+        if len(set(brokers)) != len(brokers):
+            self.fail(f"{value!r} names a broker twice", param, ctx)
+        return brokers
+
+
+BROKER_LIST = BrokerListType()
+
+
 def settings_options(function: Function) -> Function:
     """Adds the flags that set a broker's settings and hands them over as `flags` (by key) and `config_file`."""
 

@@ -27,7 +27,11 @@ def topic() -> None:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--partitions", type=click.IntRange(min=1), help="How many partitions.  [default: the broker's default]")
 @click.option(
-    "--replication-factor", type=click.IntRange(min=1), help="How many replicas.  [default: the broker's default]"
+    "--replication",
+    "--replication-factor",
+    "replication_factor",
+    type=click.IntRange(min=1),
+    help="How many copies of each partition, on as many brokers.  [default: the broker's default]",
 )
 @click.option(
     "--config",

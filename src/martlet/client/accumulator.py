@@ -8,7 +8,7 @@ gets no more records; (A3) every batch is settled once, with offsets, with an er
 
 import asyncio
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from martlet.base.ids import TopicPartition
@@ -79,6 +79,13 @@ class PendingBatch:
         self.records.append(record)
         self.size_bytes += size_bytes
         return Delivery(self, len(self.records) - 1)
+
+    def add_all(self, records: list[RecordFields], size_bytes: int) -> None:
+        """Take many records at once and close; nobody is promised the fate of a single one."""
+        invariant(not self.is_closed, "A2: a closed batch gets no more records")
+        self.records += records
+        self.size_bytes += size_bytes
+        self.is_closed = True
 
     def split(self) -> "tuple[PendingBatch, PendingBatch]":
         """Two batches with half of the records each, in order; settles this one with them."""
@@ -166,6 +173,19 @@ class PartitionQueue:
         for batch in self.waiting:
             batch.encoded = None
             batch.base_sequence = -1
+
+
+def chunks_of(records: Sequence[RecordFields], batch_bytes_max: int) -> Iterator[tuple[list[RecordFields], int]]:
+    """Runs of records that fit one batch each, with what they take there; a larger record comes alone."""
+    first = size_bytes = 0
+    for row, record in enumerate(records):
+        more_bytes = record_bytes(record)
+        if row > first and size_bytes + more_bytes > batch_bytes_max:
+            yield [*records[first:row]], size_bytes
+            first, size_bytes = row, 0
+        size_bytes += more_bytes
+    if first < len(records):
+        yield [*records[first:]], size_bytes
 
 
 def record_bytes(record: RecordFields) -> int:

@@ -11,6 +11,10 @@ from typing import Final, Generic, TypeVar
 
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.fetch import FetchRequest, FetchResponse
+from martlet.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from martlet.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from martlet.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from martlet.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -22,6 +26,7 @@ from martlet.wire.messages.describe_cluster import DescribeClusterRequest, Descr
 from martlet.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from martlet.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from martlet.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from martlet.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from martlet.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from martlet.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -30,10 +35,15 @@ from martlet.wire.messages.incremental_alter_configs import (
 from martlet.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from martlet.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from martlet.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from martlet.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from martlet.wire.messages.metadata import MetadataRequest, MetadataResponse
 from martlet.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from martlet.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from martlet.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from martlet.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from martlet.wire.produce import ProduceRequest, ProduceResponse
 
 Request = TypeVar("Request")
@@ -69,6 +79,14 @@ INCREMENTAL_ALTER_CONFIGS: Final = Api(
 )
 DESCRIBE_CLUSTER: Final = Api(ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest, DescribeClusterResponse, 0, 2)
 DESCRIBE_LOG_DIRS: Final = Api(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest, DescribeLogDirsResponse, 1, 5)
+ELECT_LEADERS: Final = Api(ApiKey.ELECT_LEADERS, ElectLeadersRequest, ElectLeadersResponse, 1, 2)
+ALTER_PARTITION_REASSIGNMENTS: Final = Api(
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, 0, 1
+)
+LIST_PARTITION_REASSIGNMENTS: Final = Api(
+    ApiKey.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, 0, 0
+)
+UNREGISTER_BROKER: Final = Api(ApiKey.UNREGISTER_BROKER, UnregisterBrokerRequest, UnregisterBrokerResponse, 0, 0)
 FIND_COORDINATOR: Final = Api(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest, FindCoordinatorResponse, 0, 6)
 LIST_GROUPS: Final = Api(ApiKey.LIST_GROUPS, ListGroupsRequest, ListGroupsResponse, 0, 5)
 DESCRIBE_GROUPS: Final = Api(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest, DescribeGroupsResponse, 0, 6)

@@ -19,11 +19,11 @@ from martlet.base.randomness import Randomness, SystemRandomness
 from martlet.client.addresses import Address
 from martlet.client.apis import METADATA
 from martlet.client.connection import Connection
-from martlet.client.errors import ClientError, ConnectionFailed, ConnectionLost
+from martlet.client.errors import ClientError, ConnectionFailed
 from martlet.client.metadata import Metadata, TopicInfo
 from martlet.client.options import ClientOptions
 from martlet.client.retrying import Retrying, asks_for_new_metadata
-from martlet.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from martlet.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 Result = TypeVar("Result")
 
@@ -58,6 +58,7 @@ class Cluster:
         self._bootstrap = tuple(bootstrap)
         self._connections: dict[tuple[Address, Lane], Connection] = {}
         self._opening: dict[tuple[Address, Lane], asyncio.Lock] = {}
+        self._failed_at: dict[Address, float] = {}
         self._refreshed_at: dict[str, float] = {}
         self._refresh_lock = asyncio.Lock()
         self._closed = False
@@ -94,17 +95,21 @@ class Cluster:
             ) from error
 
     async def any_connection(self) -> Connection:
-        """A connection to whoever answers: open ones first, then known brokers, then the bootstrap list."""
+        """A connection to whoever answers: open ones first, then known brokers, then the bootstrap list.
+
+        Whoever has not answered before comes last: a broker that hangs takes connections as well as any other.
+        """
         for (_, lane), connection in self._connections.items():
             if lane is Lane.REQUESTS and connection.is_open:
                 return connection
         known = [node.address for node in self.metadata.brokers.values()]
-        candidates = list(dict.fromkeys([*known, *self._bootstrap]))
+        candidates = sorted(dict.fromkeys([*known, *self._bootstrap]), key=lambda one: self._failed_at.get(one, 0.0))
         failures: list[Exception] = []
         for address in candidates:
             try:
                 return await self._connect(address, Lane.REQUESTS)
             except ClientError as error:
+                self._note_failure(address)
                 failures.append(error)
         raise nobody_there(candidates, failures)
 
@@ -160,10 +165,10 @@ class Cluster:
         wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=create)
         try:
-            response = await (await self.any_connection()).call(METADATA, request)
-        except ConnectionLost:
-            # A connection that lay idle may have been closed by the other side; asking twice harms nobody.
-            response = await (await self.any_connection()).call(METADATA, request)
+            response = await self._call_metadata(request)
+        except ClientError:
+            # A connection that lay idle may have been closed by the other side, or that broker hangs: ask another.
+            response = await self._call_metadata(request)
         if response.error_code:
             code = error_code(response.error_code)
             raise ApiError(code, f"the broker could not describe the cluster: {ERROR_TABLE[code].text}")
@@ -175,6 +180,17 @@ class Cluster:
             self._refreshed_at[name] = now
         self._drop_unused_connections()
         return failures
+
+    async def _call_metadata(self, request: MetadataRequest) -> MetadataResponse:
+        connection = await self.any_connection()
+        try:
+            return await connection.call(METADATA, request, timeout_ms=self.options.metadata_timeout_ms)
+        except ClientError:
+            self._note_failure(connection.address)
+            raise
+
+    def _note_failure(self, address: Address) -> None:
+        self._failed_at[address] = asyncio.get_running_loop().time()
 
     def _drop_unused_connections(self) -> None:
         """Close connections to addresses that no broker announces any more, but not the one in use."""

@@ -14,7 +14,7 @@ connection has ended every waiting caller gets an error, none waits for ever.
 
 import asyncio
 from collections import deque
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar, cast
 
 import martlet
 from martlet.base.errors import ApiError, ErrorCode, ProtocolViolation, error_code
@@ -70,9 +70,8 @@ class _FrameProtocol(asyncio.BufferedProtocol):
         return self._transport is not None and self.failure is None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        invariant(isinstance(transport, asyncio.Transport), "a stream connection has a stream transport")
-        if isinstance(transport, asyncio.Transport):
-            self._transport = transport
+        # Not asked for its class: uvloop's transports have none of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._receiver.get_buffer()

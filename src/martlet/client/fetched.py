@@ -31,24 +31,32 @@ class Fetched(NamedTuple):
     def batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Every whole batch, control batches included; the views are valid as long as this object."""
         for start, header in iterate_batches(self.data):
-            yield header, self.data[start : start + header.size]
+            yield header, self._batch_at(start, header)
 
     def records(self, *, batch_bytes_max: int) -> Iterator[Record]:
         """The records a reader sees, in order; a batch that decompresses to more than the limit is refused."""
+        for start, header in self.readable_batches(batch_bytes_max=batch_bytes_max):
+            for record in read_records(self._batch_at(start, header), batch_bytes_max):
+                if record.offset >= self.position:
+                    yield record
+
+    def readable_batches(self, *, batch_bytes_max: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of every batch whose records a reader sees; the first may begin before `position`."""
         aborted = deque(sorted(self.aborted or (), key=lambda transaction: transaction.first_offset))
         aborting: set[int] = set()
-        for header, batch in self.batches():
+        for start, header in iterate_batches(self.data):
             while aborted and aborted[0].first_offset <= header.last_offset:
                 aborting.add(aborted.popleft().producer_id)
             if header.is_control:
-                if header.producer_id in aborting and _is_abort(batch, batch_bytes_max):
+                if header.producer_id in aborting and _is_abort(self._batch_at(start, header), batch_bytes_max):
                     aborting.discard(header.producer_id)
                 continue
             if header.is_transactional and header.producer_id in aborting:
                 continue
-            for record in read_records(batch, batch_bytes_max):
-                if record.offset >= self.position:
-                    yield record
+            yield start, header
+
+    def _batch_at(self, start: int, header: BatchHeader) -> memoryview:
+        return self.data[start : start + header.size]
 
 
 def _is_abort(batch: memoryview, batch_bytes_max: int) -> bool:

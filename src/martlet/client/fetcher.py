@@ -6,7 +6,8 @@ leaves the others under way for the next call, so it may be cancelled and called
 
 Invariants: (F1) a position moves only when the data before it is returned to the caller; (F2) an answer to a request
 made before `assign` or `unassign` touched its partition is dropped; (F3) trouble that may pass is retried with pauses
-and raised when it has lasted `retry_timeout_ms` without any answer in between.
+and raised when it has lasted `retry_timeout_ms` without any answer in between; (F4) a reader with a rack goes to the
+replica that the leader names, and back to the leader after a while or when that replica cannot serve it.
 """
 
 import asyncio
@@ -54,6 +55,10 @@ class FetcherOptions:
     partition_max_bytes: int = 1_048_576
     read_committed: bool = False
     out_of_range: OutOfRange = OutOfRange.FAIL
+    rack: str = ""
+    """Where this reader is: it may be sent to a replica in the same rack instead of the leader."""
+    near_replica_ms: int = 300_000
+    """How long it stays there before it asks the leader again who is near."""
 
 
 @dataclass(slots=True)
@@ -63,6 +68,9 @@ class _Assigned:
     position: int
     last_epoch: int = -1
     round: int = 0
+    near_replica: int = -1
+    """Whom to read from instead of the leader, until `near_until`."""
+    near_until: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,7 @@ class Fetcher:
                     raise ApiError(code, f"the fetch was refused: {ERROR_TABLE[code].text}")
             except (ApiError, ClientError) as error:
                 self._note_trouble(error, {partition.topic for partition in asked.rounds})
+                self._leave_near_replicas(asked.rounds)
             else:
                 arrived += await self._take(asked, response)
         return arrived
@@ -148,8 +157,9 @@ class Fetcher:
                 self._note_trouble(error, {partition.topic})
                 break
             else:
-                if leader.broker_id not in self._under_way:
-                    by_leader[leader.broker_id][partition] = leader
+                broker_id = self._read_from(partition, leader)
+                if broker_id not in self._under_way:
+                    by_leader[broker_id][partition] = leader
         for broker_id, leaders in by_leader.items():
             infos = {partition.topic: self._cluster.metadata.topics.get(partition.topic) for partition in leaders}
             names = {info.id: name for name, info in infos.items() if info is not None and info.has_id}
@@ -158,6 +168,22 @@ class Fetcher:
             request = self._request(leaders, {name: topic_id for topic_id, name in names.items()})
             task = asyncio.create_task(self._ask(broker_id, request, by_id=by_id), name=f"martlet-fetch-{broker_id}")
             self._under_way[broker_id] = (asked, task)
+
+    def _read_from(self, partition: TopicPartition, leader: Leader) -> int:
+        """The leader, or the replica it has named as nearer (F4)."""
+        assigned = self._assigned[partition]
+        if assigned.near_replica < 0:
+            return leader.broker_id
+        is_known = assigned.near_replica in self._cluster.metadata.brokers
+        if not is_known or asyncio.get_running_loop().time() >= assigned.near_until:
+            assigned.near_replica = -1
+            return leader.broker_id
+        return assigned.near_replica
+
+    def _leave_near_replicas(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            if (assigned := self._assigned.get(partition)) is not None:
+                assigned.near_replica = -1
 
     def _request(self, leaders: Mapping[TopicPartition, Leader], ids: Mapping[str, bytes]) -> FetchRequest:
         by_topic: dict[str, list[FetchPartition]] = defaultdict(list)
@@ -178,6 +204,7 @@ class Fetcher:
             max_bytes=self._options.max_bytes,
             isolation_level=int(self._options.read_committed),
             topics=[FetchTopic(name, ids.get(name), partitions) for name, partitions in by_topic.items()],
+            rack_id=self._options.rack,
         )
 
     async def _ask(self, broker_id: int, request: FetchRequest, *, by_id: bool) -> FetchResponse:
@@ -214,6 +241,14 @@ class Fetcher:
         self, partition: TopicPartition, assigned: _Assigned, result: FetchPartitionResult
     ) -> Fetched | None:
         code = error_code(result.error_code)
+        if code != ErrorCode.NONE and assigned.near_replica >= 0:
+            # It may only lag behind: what the leader says counts.
+            assigned.near_replica = -1
+            return None
+        if result.preferred_read_replica >= 0:
+            assigned.near_replica = result.preferred_read_replica
+            assigned.near_until = asyncio.get_running_loop().time() + self._options.near_replica_ms / 1000
+            return None
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._reset_position(partition, assigned)
             return None

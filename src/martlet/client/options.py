@@ -11,6 +11,8 @@ class ClientOptions:
     connect_timeout_ms: int = 5_000
     request_timeout_ms: int = 30_000
     metadata_max_age_ms: int = 300_000
+    metadata_timeout_ms: int = 5_000
+    """How long one broker may take to describe the cluster before another one is asked."""
     retry_timeout_ms: int = 30_000
     """How long a retriable failure is tried again before it reaches the caller."""
     retry_backoff_ms: int = 50

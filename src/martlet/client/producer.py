@@ -29,6 +29,7 @@ from martlet.client.accumulator import (
     PartitionQueue,
     PendingBatch,
     ProducerIdentity,
+    chunks_of,
     record_bytes,
 )
 from martlet.client.apis import INIT_PRODUCER_ID, NEWEST_BY_NAME, PRODUCE
@@ -41,7 +42,7 @@ from martlet.wire.batch import build_batch
 from martlet.wire.compression import Compression
 from martlet.wire.messages.init_producer_id import InitProducerIdRequest
 from martlet.wire.produce import ProducePartitionResult, encode_produce_request, parse_produce_response
-from martlet.wire.records.encode import HeaderFields
+from martlet.wire.records.encode import HeaderFields, RecordFields
 
 ALL_REPLICAS: Final = -1
 
@@ -165,6 +166,26 @@ class Producer:
             self._wake.set()
         self._buffered_bytes += size_bytes
         return batch.add(record, size_bytes)
+
+    async def send_many(self, target: TopicPartition, records: Sequence[RecordFields]) -> None:
+        """Accept many messages of one partition, in order; waits only while the buffer is full.
+
+        For those who publish in bulk: there is no delivery for each message, `flush` and `statistics` tell the fate of
+        all. The partition must be one of the topic's (`Cluster.topic` tells).
+        """
+        if self._task is None or self._task.done():
+            raise ClientError("this producer is not running")
+        queue = self._queues.get(target)
+        if queue is None:
+            queue = self._queues[target] = PartitionQueue(target)
+        for chunk, size_bytes in chunks_of(records, self._options.batch_bytes):
+            while self._buffered_bytes and self._buffered_bytes + size_bytes > self._options.buffer_bytes_max:
+                self._room.clear()
+                await self._room.wait()
+            batch = self._new_batch(queue)
+            batch.add_all(chunk, size_bytes)
+            self._buffered_bytes += size_bytes
+            self._wake.set()
 
     async def flush(self) -> None:
         """Send everything accepted so far and wait until it is settled; failures are in the deliveries."""

@@ -63,6 +63,8 @@ class Registration:
     boot_id: str = ""
     clean: bool = False
     """Whether it is proven that the log of the process before lost nothing."""
+    predecessor: Incarnation | None = None
+    """Of which process that is proven, if it is known; when another one has come between, nothing is proven."""
 
 
 class RegistrationPlan(NamedTuple):
@@ -80,10 +82,17 @@ def plan_registration(
     broker: Entry | None,
     counter: Entry | None,
     new_cluster_id: str,
+    new_replica_secret: str = "",
     now_ms: int,
 ) -> RegistrationPlan:
-    """Register the broker under a new incarnation; the first broker of all also makes the cluster."""
-    identity = decode_cluster(cluster) if cluster is not None else ClusterRecord(new_cluster_id, now_ms)
+    """Register the broker under a new incarnation; the first broker of all also makes the cluster.
+
+    A cluster without a replica secret, from before there was one, gets the new one.
+    """
+    stored = decode_cluster(cluster) if cluster is not None else None
+    identity = stored or ClusterRecord(new_cluster_id, now_ms)
+    if not identity.replica_secret:
+        identity = replace(identity, replica_secret=new_replica_secret)
     incarnation = max(decode_counter(counter), FIRST_INCARNATION)
     before = decode_broker(broker) if broker is not None else None
     record = BrokerRecord(
@@ -98,7 +107,7 @@ def plan_registration(
     invariant(before is None or before.incarnation < incarnation, "B1: a new incarnation is larger than all before")
     key = broker_key(registration.id)
     puts = {key: encode_broker(record), INCARNATION_COUNTER_KEY: encode_counter(incarnation + 1)}
-    if cluster is None:
+    if identity != stored:
         puts[CLUSTER_KEY] = encode_cluster(identity)
     compares = {
         CLUSTER_KEY: _revision(cluster),
@@ -111,6 +120,8 @@ def plan_registration(
 def _clean_since(before: BrokerRecord | None, registration: Registration) -> Incarnation | None:
     """A chain of clean restarts is as good as one, so that two quick ones do not cost a replica its place."""
     if before is None or not registration.clean:
+        return None
+    if registration.predecessor not in (None, before.incarnation):
         return None
     return before.incarnation if before.clean_since is None else before.clean_since
 

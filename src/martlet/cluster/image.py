@@ -68,7 +68,7 @@ class TopicChange(NamedTuple):
 
 
 class PartitionChange(NamedTuple):
-    """A partition that came, went, or changed its leader, epoch or replicas."""
+    """A partition that came, went, or was stored anew: with another leader, epoch or in-sync set, or just again."""
 
     topic: str
     before: PartitionRecord | None
@@ -104,6 +104,19 @@ class ImageDelta:
     """Whether another process, or none, has the controller's role now."""
     drains: tuple[BrokerId, ...] = ()
     """Brokers that are to be drained from now on, or no longer."""
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is anything to tell; many steps only touch what is not the image's business."""
+        return bool(
+            self.topics
+            or self.partitions
+            or self.brokers
+            or self.broker_configs
+            or self.live
+            or self.controller
+            or self.drains
+        )
 
     @property
     def topics_created(self) -> list[TopicRecord]:
@@ -164,6 +177,11 @@ class MetadataImage:
     def cluster_id(self) -> str:
         """Empty until the first broker has registered."""
         return self.cluster.cluster_id if self.cluster is not None else ""
+
+    @property
+    def replica_secret(self) -> str:
+        """What a broker shows to be let fetch as a replica; empty: nobody is let."""
+        return self.cluster.replica_secret if self.cluster is not None else ""
 
     def brokers(self) -> list[BrokerRecord]:
         """The registered brokers, by id."""
@@ -387,8 +405,8 @@ def _partition_changes(before: _Topic | None, after: _Topic | None) -> list[Part
     if topic is None:
         return []
     pairs = zip_longest(before.partitions if before is not None else (), after.partitions if after is not None else ())
-    # The identity test spares comparing the many partitions that a step has not touched.
-    return [PartitionChange(topic.record.name, old, new) for old, new in pairs if old is not new and old != new]
+    # A record that was stored again counts even if it says the same: its revision is the partition epoch.
+    return [PartitionChange(topic.record.name, old, new) for old, new in pairs if old is not new]
 
 
 def _deletions_first(change: TopicChange | PartitionChange | BrokerChange | LiveChange) -> bool:

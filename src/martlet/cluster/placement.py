@@ -1,8 +1,7 @@
 """Which brokers hold a new partition, when nobody says so: spread over racks, even over brokers.
 
-Pure arithmetic over ids; moving what exists is in `replica_balance.py`. The simple `place_replicas` knows no racks:
-leaders go round the brokers from a starting point that differs per topic, and the followers of each next round are
-shifted by one, so that the load of a lost broker spreads over all others.
+Pure arithmetic over ids; which brokers are asked at all is in `topic_placement.py`, moving what exists in
+`replica_balance.py`.
 
 How `place_partitions` works: for each partition first the racks are chosen, as many different ones as there are, those
 with the least replicas per broker first; then in each rack the broker that holds the least of this topic, and among
@@ -42,21 +41,6 @@ class Site(NamedTuple):
 def sites_of(brokers: Iterable[BrokerRecord]) -> list[Site]:
     """These brokers as places, by id."""
     return sorted((Site(broker.id, broker.rack) for broker in brokers), key=lambda site: site.broker)
-
-
-def place_replicas(
-    brokers: Sequence[BrokerId], *, indexes: range, replication_factor: int, start: int
-) -> list[tuple[BrokerId, ...]]:
-    """The replicas of each partition in `indexes`, preferred leader first; `start` is any number."""
-    count = len(brokers)
-    invariant(0 < replication_factor <= count, "there are enough brokers for the replicas")
-    placed: list[tuple[BrokerId, ...]] = []
-    for index in indexes:
-        first = start + index
-        step = first // count
-        followers = (1 + (step + follower) % (count - 1) for follower in range(replication_factor - 1))
-        placed.append(tuple(brokers[(first + distance) % count] for distance in (0, *followers)))
-    return placed
 
 
 def place_partitions(

@@ -51,6 +51,8 @@ class ClusterRecord:
 
     cluster_id: str
     created_at_ms: int
+    replica_secret: str = field(default="", repr=False)
+    """What a broker shows to be let fetch as a replica; empty in clusters made before there was one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,10 @@ class ConfigRecord:
 
 
 def encode_cluster(record: ClusterRecord) -> bytes:
-    return _write({"id": record.cluster_id, "created_at_ms": record.created_at_ms})
+    value = {"id": record.cluster_id, "created_at_ms": record.created_at_ms}
+    if record.replica_secret:
+        value["replica_secret"] = record.replica_secret
+    return _write(value)
 
 
 def encode_broker(record: BrokerRecord) -> bytes:
@@ -247,7 +252,10 @@ def encode_counter(next_number: int) -> bytes:
 
 
 def decode_cluster(entry: Entry) -> ClusterRecord:
-    return _read(entry, lambda value: ClusterRecord(value["id"], value.get("created_at_ms", 0)))
+    return _read(
+        entry,
+        lambda value: ClusterRecord(value["id"], value.get("created_at_ms", 0), str(value.get("replica_secret", ""))),
+    )
 
 
 def decode_broker(entry: Entry) -> BrokerRecord:

@@ -7,7 +7,8 @@ How it works: every plan compares the `mod_revision` of what it is based on, so 
 as a whole. Partitions are written in portions that fit a commit. A topic of one portion is made by one commit. A
 larger one begins with an `unfinished` record (the intent), each portion compares that intent, and the last
 commit writes the topic's record and removes the intent: the topic appears at once or never, and what a dead
-maker left can be removed without harming a living one. Growth works alike, guarded by the topic's own record.
+maker left can be removed without harming a living one. Growth works alike, guarded by the topic's own record. Every
+commit also compares the brokers that are given replicas (T1 of `topic_placement.py`).
 
 Invariants:
 C1 a topic is visible only with all its partitions (K1 of `keys.py`);
@@ -21,13 +22,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId
+from martlet.base.ids import Member, TopicId
 from martlet.base.invariant import invariant
 from martlet.cluster.config_changes import replace_topic_configs
 from martlet.cluster.configs import NO_LAYERS, BrokerLayers
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import partition_key, partition_prefix, topic_key, unfinished_key
-from martlet.cluster.placement import place_replicas
 from martlet.cluster.records import (
     PartitionRecord,
     TopicRecord,
@@ -38,6 +38,7 @@ from martlet.cluster.records import (
 )
 from martlet.cluster.store import CommitPlan
 from martlet.cluster.topic_names import check_topic_name, is_internal_topic, looks_internal
+from martlet.cluster.topic_placement import Layout, bad_assignment, check_layout, choose_layout
 
 PORTION: Final = 100
 """Partitions written by one commit; leaves room for the guards within the store's limit of 128 operations."""
@@ -66,7 +67,7 @@ class TopicWish:
     """Replicas by partition, preferred leader first; empty lets the broker choose."""
     configs: Mapping[str, str | None] = field(default_factory=dict)
     by_broker: bool = False
-    """Wished by Martlet itself, which alone may make internal topics."""
+    """Wished by Martlet itself, which alone may make internal topics and makes do with as many replicas as brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ class TopicDesign:
 
     record: TopicRecord
     partitions: tuple[PartitionRecord, ...]
+    guards: Mapping[str, int] = field(default_factory=dict)
+    """What each of its commits compares about the brokers that are given replicas."""
 
     @property
     def is_large(self) -> bool:
@@ -96,26 +99,26 @@ def design_topic(
 ) -> TopicDesign:
     """Check the wish against the rules and the cluster, and lay the topic out."""
     _check_new_name(wish, image)
-    incarnations = image.incarnations()
-    placed = _assigned(wish, incarnations, defaults) if wish.assignments else _placed(wish, image, defaults, topic_id)
+    layout = _assigned(wish, image, defaults) if wish.assignments else _placed(wish, image, defaults, topic_id)
     record = TopicRecord(
         name=wish.name,
         id=topic_id,
-        partition_count=len(placed),
-        replication_factor=len(placed[0]),
+        partition_count=len(layout.placed),
+        replication_factor=layout.replication_factor,
         configs=replace_topic_configs(wish.configs, layers),
         internal=is_internal_topic(wish.name),
         created_at_ms=now_ms,
     )
-    partitions = tuple(_new_partition(topic_id, index, placed[index], incarnations) for index in range(len(placed)))
-    return TopicDesign(record, partitions)
+    partitions = tuple(layout.partition(topic_id, index, replicas) for index, replicas in enumerate(layout.placed))
+    return TopicDesign(record, partitions, layout.guards)
 
 
 def plan_topic(design: TopicDesign) -> CommitPlan:
     """The one commit that makes a topic of one portion."""
     invariant(not design.is_large, "a topic made by one commit fits it")
     key = topic_key(design.record.name)
-    return CommitPlan(compares={key: 0}, puts={key: encode_topic(design.record), **_puts(design.partitions)})
+    puts = {key: encode_topic(design.record), **_puts(design.partitions)}
+    return CommitPlan(compares={key: 0, **design.guards}, puts=puts)
 
 
 def plan_large_topic_start(design: TopicDesign, maker: Member) -> CommitPlan:
@@ -128,11 +131,10 @@ def plan_large_topic_start(design: TopicDesign, maker: Member) -> CommitPlan:
 def plan_large_topic_rest(design: TopicDesign, intent_revision: int) -> Iterator[CommitPlan]:
     """The portions of a large topic and, last, the commit that makes it visible."""
     intent, key = unfinished_key(design.record.id), topic_key(design.record.name)
+    guards = {intent: intent_revision, **design.guards}
     for portion in _portions(design.partitions):
-        yield CommitPlan(compares={intent: intent_revision}, puts=_puts(portion))
-    yield CommitPlan(
-        compares={intent: intent_revision, key: 0}, puts={key: encode_topic(design.record)}, deletes=(intent,)
-    )
+        yield CommitPlan(compares=guards, puts=_puts(portion))
+    yield CommitPlan(compares={**guards, key: 0}, puts={key: encode_topic(design.record)}, deletes=(intent,))
 
 
 def plan_unfinished_removal(intent: UnfinishedRecord) -> CommitPlan:
@@ -165,29 +167,32 @@ def design_growth(
             f"topic {topic.name} has {topic.partition_count} partitions; {partition_count} would not be more",
         )
     _check_partition_count(partition_count, defaults)
-    incarnations = image.incarnations()
     indexes = range(topic.partition_count, partition_count)
+    existing = [partition.replicas for partition in image.partitions(topic.name)]
     if assignments:
         if len(assignments) != len(indexes):
-            raise _bad_assignment(f"{len(indexes)} partitions are added, but {len(assignments)} are assigned")
-        placed = [_checked_replicas(replicas, incarnations) for replicas in assignments]
-        _check_same_factor(placed, topic.replication_factor)
+            raise bad_assignment(f"{len(indexes)} partitions are added, but {len(assignments)} are assigned")
+        if any(len(replicas) != topic.replication_factor for replicas in assignments):
+            raise bad_assignment(f"every partition of this topic must have {topic.replication_factor} replicas")
+        layout = check_layout(image, assignments)
     else:
-        _check_replication_factor(topic.replication_factor, len(incarnations))
-        brokers = list(incarnations)
-        first = image.partitions(topic.name)[0].replicas[0]
-        start = brokers.index(first) if first in brokers else 0
-        placed = place_replicas(brokers, indexes=indexes, replication_factor=topic.replication_factor, start=start)
+        layout = choose_layout(
+            image,
+            count=len(indexes),
+            factor=topic.replication_factor,
+            start=topic.partition_count,
+            existing=existing,
+        )
     partitions = tuple(
-        _new_partition(topic.id, index, replicas, incarnations) for index, replicas in zip(indexes, placed, strict=True)
+        layout.partition(topic.id, index, replicas) for index, replicas in zip(indexes, layout.placed, strict=True)
     )
-    return TopicDesign(replace(topic, partition_count=partition_count), partitions)
+    return TopicDesign(replace(topic, partition_count=partition_count), partitions, layout.guards)
 
 
 def plan_growth(design: TopicDesign) -> Iterator[CommitPlan]:
     """The portions of new partitions; the last commit also counts them, which makes them visible."""
     key = topic_key(design.record.name)
-    guard = {key: design.record.mod_revision}
+    guard = {key: design.record.mod_revision, **design.guards}
     *early, last = _portions(design.partitions)
     for portion in early:
         yield CommitPlan(compares=guard, puts=_puts(portion))
@@ -230,22 +235,16 @@ def _check_new_name(wish: TopicWish, image: MetadataImage) -> None:
     )
 
 
-def _placed(
-    wish: TopicWish, image: MetadataImage, defaults: TopicDefaults, topic_id: TopicId
-) -> list[tuple[BrokerId, ...]]:
+def _placed(wish: TopicWish, image: MetadataImage, defaults: TopicDefaults, topic_id: TopicId) -> Layout:
     count = defaults.partition_count if wish.partition_count == UNSET else wish.partition_count
     factor = defaults.replication_factor if wish.replication_factor == UNSET else wish.replication_factor
     _check_partition_count(count, defaults)
-    brokers = list(image.incarnations())
-    _check_replication_factor(factor, len(brokers))
     # The id is random, so topics start at different brokers without a draw of their own.
-    start = int.from_bytes(topic_id[-4:], "big") % len(brokers)
-    return place_replicas(brokers, indexes=range(count), replication_factor=factor, start=start)
+    start = int.from_bytes(topic_id[-4:], "big")
+    return choose_layout(image, count=count, factor=factor, start=start, fewer_will_do=wish.by_broker)
 
 
-def _assigned(
-    wish: TopicWish, incarnations: Mapping[BrokerId, Incarnation], defaults: TopicDefaults
-) -> list[tuple[BrokerId, ...]]:
+def _assigned(wish: TopicWish, image: MetadataImage, defaults: TopicDefaults) -> Layout:
     if wish.partition_count != UNSET or wish.replication_factor != UNSET:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -253,10 +252,8 @@ def _assigned(
         )
     _check_partition_count(len(wish.assignments), defaults)
     if sorted(wish.assignments) != list(range(len(wish.assignments))):
-        raise _bad_assignment("the assigned partitions must be numbered from 0 without gaps")
-    placed = [_checked_replicas(wish.assignments[index], incarnations) for index in range(len(wish.assignments))]
-    _check_same_factor(placed, len(placed[0]))
-    return placed
+        raise bad_assignment("the assigned partitions must be numbered from 0 without gaps")
+    return check_layout(image, [wish.assignments[index] for index in range(len(wish.assignments))])
 
 
 def _check_partition_count(count: int, defaults: TopicDefaults) -> None:
@@ -267,48 +264,7 @@ def _check_partition_count(count: int, defaults: TopicDefaults) -> None:
         )
 
 
-def _check_replication_factor(factor: int, broker_count: int) -> None:
-    if not 1 <= factor <= broker_count:
-        brokers = "is 1 broker" if broker_count == 1 else f"are {broker_count} brokers"
-        raise ApiError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, f"a replication factor of {factor} is not possible: there {brokers}"
-        )
-
-
-def _checked_replicas(replicas: Sequence[int], incarnations: Mapping[BrokerId, Incarnation]) -> tuple[BrokerId, ...]:
-    if not replicas:
-        raise _bad_assignment("each assigned partition needs at least one broker")
-    if len(set(replicas)) != len(replicas):
-        raise _bad_assignment(f"a broker is named twice in the replicas {list(replicas)}")
-    for replica in replicas:
-        if replica not in incarnations:
-            raise _bad_assignment(f"there is no broker {replica} in this cluster")
-    return tuple(BrokerId(replica) for replica in replicas)
-
-
-def _check_same_factor(placed: Sequence[Sequence[BrokerId]], factor: int) -> None:
-    if any(len(replicas) != factor for replicas in placed):
-        raise _bad_assignment(f"every partition of this topic must have {factor} replicas")
-
-
-def _bad_assignment(detail: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail)
-
-
 # --- the records
-
-
-def _new_partition(
-    topic_id: TopicId, index: int, replicas: tuple[BrokerId, ...], incarnations: Mapping[BrokerId, Incarnation]
-) -> PartitionRecord:
-    return PartitionRecord(
-        topic_id=topic_id,
-        partition=index,
-        replicas=replicas,
-        leader=replicas[0],
-        leader_epoch=LeaderEpoch(0),
-        isr=tuple(Member(broker, incarnations[broker]) for broker in replicas),
-    )
 
 
 def _portions(partitions: Sequence[PartitionRecord]) -> Iterator[Sequence[PartitionRecord]]:

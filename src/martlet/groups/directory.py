@@ -16,20 +16,12 @@ from martlet.groups.consumer.protocol import ConsumerProtocol
 from martlet.groups.offsets.expiry import ExpiryRule
 from martlet.groups.offsets.table import OffsetTable
 from martlet.groups.options import GroupsOptions
+from martlet.groups.state_names import CLASSIC, CONSUMER, DEAD, EMPTY, STABLE
 from martlet.wire.messages import consumer_group_describe, describe_groups
 from martlet.wire.messages.list_groups import ListedGroup
 
-CLASSIC = "classic"
-CONSUMER = "consumer"
 CONSUMER_PROTOCOL_TYPE = "consumer"
 """The protocol type by which clients of the classic protocol say that they are consumers."""
-
-EMPTY = "Empty"
-STABLE = "Stable"
-DEAD = "Dead"
-STATES = frozenset(("empty", "stable", "dead", "preparingrebalance", "completingrebalance", "assigning", "reconciling"))
-"""What filters by state can find, in small letters."""
-TYPES = frozenset((CLASSIC, CONSUMER))
 
 _FIRST_VERSION_WITH_NOT_FOUND = 6
 

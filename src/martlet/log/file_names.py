@@ -33,6 +33,7 @@ RECOVERY_FLOOR: Final = "recovery-floor-checkpoint"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 CLEANED_OFFSETS: Final = "cleaner-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".martlet-clean-shutdown"
 
 _FILE_NAME_BYTES_MAX: Final = 255

@@ -4,17 +4,18 @@ Rules: knows partitions by name and nothing about topics, leaders or replicas. O
 whoever opens it makes sure of that. A partition that does not open is set aside in `failures` with its files as they
 are: nothing is ever deleted because something about it cannot be read.
 
-How it works: three checkpoint files hold one offset per partition each, in Kafka's text format: up to where the log was
-flushed (recovery starts there), where it starts, and up to where it was compacted. They are written together now and
-then, in three steps like a flush (`begin_checkpoint`, `write` in a thread, `complete_checkpoint`). A marker file tells
-the next start that the last stop was clean; it goes before the first append.
+How it works: four checkpoint files hold one offset per partition each, in Kafka's text format: up to where the log was
+flushed (recovery starts there), where it starts, up to where it was compacted, and its high watermark. They are written
+together now and then, in three steps like a flush (`begin_checkpoint`, `write` in a thread, `complete_checkpoint`). A
+marker file tells the next start that the last stop was clean; it goes before the first append. Whether everything that
+the checkpoints name was found is in `started_whole`.
 
 Invariants: (1) a recovery point on disk is never above what was flushed; (2) a start offset on disk is never above the
 recovery point on disk; (3) the marker exists only while all logs are closed and durable.
 Proved by: tests/unit/log/test_log_directory.py
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from martlet.base.disk import Disk
@@ -26,6 +27,7 @@ from martlet.log.file_names import (
     CLEAN_SHUTDOWN,
     CLEANED_OFFSETS,
     DELETED_DIRECTORY,
+    HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_FLOOR,
     RECOVERY_POINTS,
@@ -52,6 +54,7 @@ class DirectoryCheckpoint:
     recovery_points: Offsets
     log_start_offsets: Offsets
     cleaned_offsets: Offsets
+    high_watermarks: Offsets
     failures: dict[TopicPartition, StorageFailure] = field(default_factory=dict)
 
     def write(self) -> None:
@@ -69,6 +72,7 @@ class DirectoryCheckpoint:
             (RECOVERY_POINTS, self.recovery_points),
             (LOG_START_OFFSETS, {partition: start for partition, start in starts.items() if start > 0}),
             (CLEANED_OFFSETS, self.cleaned_offsets),
+            (HIGH_WATERMARKS, self.high_watermarks),
         ):
             path, content = f"{self.path}/{name}", encode_offsets(offsets)
             if self.disk.read_file(path) != content:
@@ -88,6 +92,8 @@ class LogDirectory:
         self._deleted: list[str] = []
         self.failures: dict[TopicPartition, StorageFailure] = {}
         self.started_clean = False
+        self.started_whole = False
+        """Whether every log that the checkpoints name was there and holds all that was flushed."""
 
     def open(self, now_ms: int, options_for: Callable[[TopicPartition], LogOptions] | None = None) -> None:
         """Open every log found; those that fail are in `failures`. Raises StorageFailure when the directory fails."""
@@ -101,17 +107,26 @@ class LogDirectory:
         recovery_points = self._read_offsets(RECOVERY_POINTS)
         starts = self._read_offsets(LOG_START_OFFSETS) or {}
         cleaned = self._read_offsets(CLEANED_OFFSETS) or {}
+        watermarks = self._read_offsets(HIGH_WATERMARKS) or {}
         self._checkpointed = set(recovery_points or ()) | set(starts) | set(cleaned)
-        for name, is_directory, _ in disk.list_directory(path):
-            if is_directory and name.endswith(DELETED_DIRECTORY):
+        names = [name for name, is_directory, _ in disk.list_directory(path) if is_directory]
+        for name in names:
+            if name.endswith(DELETED_DIRECTORY):
                 self._deleted.append(f"{path}/{name}")
                 continue
-            partition = parse_partition_directory(name) if is_directory else None
+            partition = parse_partition_directory(name)
             if partition is not None:
                 known = None if recovery_points is None else recovery_points.get(partition, 0)
                 offsets = (starts.get(partition, 0), cleaned.get(partition, 0))
-                checkpoint = LogCheckpoint(known, *offsets, is_clean=self.started_clean)
+                checkpoint = LogCheckpoint(
+                    known, *offsets, is_clean=self.started_clean, high_watermark=watermarks.get(partition, 0)
+                )
                 self._open_log(partition, options_for(partition) if options_for else self._options, checkpoint, now_ms)
+        self.started_whole = (
+            recovery_points is not None
+            and not self.failures
+            and all(partition in self._logs or _was_put_aside(partition, names) for partition in recovery_points)
+        )
         if recovery_points is None:
             self.checkpoint()
         if self.started_clean:
@@ -159,6 +174,8 @@ class LogDirectory:
     def set_aside(self, partition: TopicPartition) -> str | None:
         """Stop serving a log nobody owns but keep its files, under the name returned, for an operator to look at."""
         self._logs.pop(partition, None)
+        self.failures.pop(partition, None)
+        self._set_aside.pop(partition, None)
         return self._move_aside(partition, STRAY_DIRECTORY)
 
     def remove_deleted(self) -> int:
@@ -173,14 +190,13 @@ class LogDirectory:
     def begin_checkpoint(self) -> DirectoryCheckpoint:
         """Gather what a checkpoint has to write."""
         tickets: list[tuple[PartitionLog, CheckpointTicket]] = []
-        checkpoint = DirectoryCheckpoint(self._disk, self.path, tickets, {}, {}, {})
+        checkpoint = DirectoryCheckpoint(self._disk, self.path, tickets, {}, {}, {}, {})
         for partition, known in self._set_aside.items():
             if known.recovery_point is not None:
                 _note_offsets(checkpoint, partition, known)
         for partition, log in self._logs.items():
-            _note_offsets(
-                checkpoint, partition, LogCheckpoint(log.recovery_point, log.log_start_offset, log.cleaned_offset)
-            )
+            offsets = (log.recovery_point, log.log_start_offset, log.cleaned_offset)
+            _note_offsets(checkpoint, partition, LogCheckpoint(*offsets, high_watermark=log.high_watermark))
             try:
                 ticket = log.begin_checkpoint()
             except StorageFailure as error:
@@ -268,3 +284,12 @@ def _note_offsets(checkpoint: DirectoryCheckpoint, partition: TopicPartition, kn
         checkpoint.log_start_offsets[partition] = known.log_start_offset
     if known.cleaned_offset > 0:
         checkpoint.cleaned_offsets[partition] = known.cleaned_offset
+    if known.high_watermark > 0:
+        checkpoint.high_watermarks[partition] = known.high_watermark
+
+
+def _was_put_aside(partition: TopicPartition, directories: Iterable[str]) -> bool:
+    """Whether a log that is not there was deleted or set aside on purpose, after the checkpoints were written."""
+    prefix = partition_directory(partition) + "."
+    kinds = (DELETED_DIRECTORY, STRAY_DIRECTORY)
+    return any(name.startswith(prefix) and name.endswith(kinds) for name in directories)

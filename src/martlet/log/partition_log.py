@@ -73,6 +73,7 @@ class PartitionLog:
         "end_offset",
         "epochs",
         "flushed_offset",
+        "high_watermark",
         "log_start_offset",
         "partition",
         "producers",
@@ -98,6 +99,8 @@ class PartitionLog:
         self.recovery_point = loaded.flushed_offset
         self.cut_bytes = loaded.cut_bytes
         self.cleaned_offset = 0
+        self.high_watermark = loaded.log_start_offset
+        """Everything below is committed, as far as the owner has said; kept here to be written with the checkpoints."""
         self._active_since_ms = self._opened_at_ms = now_ms
         self._opened_clean = False
         self._roll_after_ms = _UNKNOWN
@@ -137,6 +140,7 @@ class PartitionLog:
         log = cls(disk, directory, options, partition, loaded, now_ms)
         log._floor = None if floor is None else checkpoint.recovery_point or 0
         log.cleaned_offset = min(checkpoint.cleaned_offset, log.end_offset)
+        log.high_watermark = max(log.log_start_offset, min(checkpoint.high_watermark, log.end_offset))
         log._parent_changed = is_new_directory
         log._opened_clean = checkpoint.is_clean
         if loaded.is_new or not checkpoint.is_clean:
@@ -451,7 +455,7 @@ class PartitionLog:
         self.producers.clear()
         self.log_start_offset = offset
         self._set_end(offset, now_ms)
-        self.flushed_offset = self.recovery_point = offset
+        self.flushed_offset = self.recovery_point = self.high_watermark = offset
 
     def disown_checkpoints(self) -> None:
         """Tell a later recovery that this new log is not the one of which the checkpoints on disk speak."""
@@ -642,6 +646,7 @@ class PartitionLog:
         self.flushed_offset = min(self.flushed_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
         self.cleaned_offset = min(self.cleaned_offset, end_offset)
+        self.high_watermark = min(self.high_watermark, end_offset)
         self._snapped_bytes = self._segments.active.size
         self._roll_after_ms = _UNKNOWN
         self._active_since_ms = now_ms

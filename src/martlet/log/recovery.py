@@ -43,6 +43,8 @@ class LogCheckpoint(NamedTuple):
     log_start_offset: int = 0
     cleaned_offset: int = 0
     is_clean: bool = False
+    high_watermark: int = 0
+    """Everything below was committed when it was written down."""
 
 
 class LoadedLog(NamedTuple):
@@ -65,12 +67,13 @@ def apply_floor(checkpoint: LogCheckpoint, content: bytes, partition: TopicParti
     try:
         floor = decode_offsets(content)[partition]
     except (BrokenCheckpoint, KeyError):
-        return checkpoint._replace(recovery_point=None, cleaned_offset=0)
+        return checkpoint._replace(recovery_point=None, cleaned_offset=0, high_watermark=0)
     recovery_point = None if checkpoint.recovery_point is None else min(checkpoint.recovery_point, floor)
     return checkpoint._replace(
         recovery_point=recovery_point,
         log_start_offset=min(checkpoint.log_start_offset, floor),
         cleaned_offset=min(checkpoint.cleaned_offset, floor),
+        high_watermark=min(checkpoint.high_watermark, floor),
     )
 
 

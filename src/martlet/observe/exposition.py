@@ -25,6 +25,8 @@ _TOPIC_SERIES: Final = (
     ("bytes_in", "martlet_topic_bytes_in", "Record bytes appended."),
     ("bytes_out", "martlet_topic_bytes_out", "Record bytes put into fetch answers."),
     ("fetches", "martlet_topic_fetches", "Answered fetches that named a partition of the topic."),
+    ("replica_bytes_in", "martlet_topic_replica_bytes_in", "Record bytes copied from leaders."),
+    ("replica_bytes_out", "martlet_topic_replica_bytes_out", "Record bytes given to followers."),
 )
 
 
@@ -55,6 +57,7 @@ class _BrokerCollector(Collector):
         yield from self._connections()
         yield from self._waiting()
         yield from self._groups()
+        yield from self._replicas()
         yield from _topics(self._metrics)
         yield from _gauges(self._metrics)
 
@@ -107,6 +110,10 @@ class _BrokerCollector(Collector):
             "Time to load one partition of a coordinator.",
             metrics.coordinator_load_seconds,
         )
+
+    def _replicas(self) -> Iterator[Metric]:
+        errors = self._metrics.replica_fetch_errors
+        yield CounterMetricFamily("martlet_replica_fetch_errors", "Fetches from leaders that failed.", errors)
 
 
 def _info(info: Mapping[str, str]) -> Metric:

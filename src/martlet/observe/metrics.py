@@ -62,6 +62,10 @@ class TopicCounters:
     """Record bytes put into fetch answers."""
     fetches: int = 0
     """Times a partition of the topic was part of an answered fetch."""
+    replica_bytes_in: int = 0
+    """Record bytes copied from leaders."""
+    replica_bytes_out: int = 0
+    """Record bytes given to followers."""
 
 
 class DurationHistogram:
@@ -134,6 +138,8 @@ class BrokerMetrics:
     """Assignments made anew, by clients or by the broker."""
     offset_commits: int = 0
     """Offsets written, one for each partition of each commit."""
+    replica_fetch_errors: int = 0
+    """Fetches from leaders that failed, and partitions of them that did."""
     coordinator_load_seconds: DurationHistogram = field(default_factory=lambda: DurationHistogram(LOAD_SECONDS))
     gauges: list[Gauge] = field(default_factory=list)
     gauge_tables: list[GaugeTable] = field(default_factory=list)

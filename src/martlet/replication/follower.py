@@ -149,8 +149,13 @@ class FollowerReplica:
 
     def _take_error(self, answer: FetchAnswer, log: FollowerLog) -> Step:
         error = answer.error
-        if error is ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset > log.end_offset:
-            return StartAt(answer.log_start_offset)
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            start_offset = answer.log_start_offset
+            # An empty log names no epoch by which the leader could tell that it ends too late (after an unclean
+            # election), and has nothing to lose by starting over.
+            is_empty = log.log_start_offset == log.end_offset and start_offset >= 0
+            if start_offset > log.end_offset or (is_empty and start_offset != log.end_offset):
+                return StartAt(start_offset)
         if error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID):
             return Stop(error)
         # UNKNOWN_LEADER_EPOCH: the leader has not heard of its election yet. Others pass or need an operator.

@@ -88,7 +88,9 @@ class LeaderReplica:
         end_offset: int,
         high_watermark: int,
         now_ms: int,
+        own_offset: int | None = None,
     ) -> None:
+        """`own_offset` is where this copy counts up to, if that is not its end: under `commit` what is flushed."""
         invariant(me in state.in_sync, "R1: a leader is in its own in-sync set")
         self.me = me
         self.options = options
@@ -96,7 +98,7 @@ class LeaderReplica:
         self.high_watermark = min(high_watermark, end_offset)
         self.in_sync: InSyncState = Settled(state.in_sync)
         self._state = state
-        self._own_offset = end_offset
+        self._own_offset = end_offset if own_offset is None else own_offset
         self._followers: dict[BrokerId, FollowerProgress] = {}
         self._epoch_began_at_ms = now_ms
         self._awaits_answer = False

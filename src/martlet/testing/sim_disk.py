@@ -33,13 +33,15 @@ class SimCrash(BaseException):
     """Raised by every call once the simulated machine has died; nothing in Martlet may catch it."""
 
 
-class _Node:
+class SimContent:
     """One file's content, as seen and as durable, and which pages differ."""
 
-    __slots__ = ("content", "dirty_pages", "durable")
+    __slots__ = ("content", "cuts", "dirty_pages", "durable")
 
     def __init__(self) -> None:
         self.content = bytearray()
+        self.cuts = 0
+        """How often something that was there went away or became different."""
         self.durable = b""
         self.dirty_pages: set[int] = set()
 
@@ -48,7 +50,7 @@ class _DirectoryChange(NamedTuple):
     """A change of names not yet durable: `name` came to mean `node` (None: removed), `source` vanished."""
 
     name: str
-    node: _Node | None
+    node: SimContent | None
     source: str | None
 
 
@@ -57,7 +59,7 @@ class SimFile:
 
     __slots__ = ("_disk", "_generation", "_node", "path")
 
-    def __init__(self, disk: "SimDisk", path: str, node: _Node) -> None:
+    def __init__(self, disk: "SimDisk", path: str, node: SimContent) -> None:
         self._disk = disk
         self._generation = disk.generation
         self._node = node
@@ -114,8 +116,8 @@ class SimDisk:
         self._changes_left: int | None = None
         self._failing_syncs = 0
         self._failing_writes = 0
-        self._directories: dict[str, dict[str, _Node]] = {"": {}}
-        self._durable_names: dict[str, dict[str, _Node]] = {}
+        self._directories: dict[str, dict[str, SimContent]] = {"": {}}
+        self._durable_names: dict[str, dict[str, SimContent]] = {}
         self._durable_directories = {""}
         self._pending: dict[str, list[_DirectoryChange]] = {}
 
@@ -129,7 +131,7 @@ class SimDisk:
             raise StorageFailure(f"{path}: No such file or directory")
         if name not in names:
             self._change()
-            names[name] = _Node()
+            names[name] = SimContent()
             self._remember(directory, _DirectoryChange(name, names[name], None))
         return SimFile(self, path, names[name])
 
@@ -169,7 +171,7 @@ class SimDisk:
     def replace_file(self, path: str, content: bytes) -> None:
         self._check_running()
         directory, name = _split(path)
-        node = _Node()
+        node = SimContent()
         self.write_into(path, node, content, 0)
         self.sync_node(path, node)
         self._change()
@@ -230,7 +232,7 @@ class SimDisk:
 
     # What the handles call.
 
-    def write_into(self, path: str, node: _Node, data: bytes, position: int) -> None:
+    def write_into(self, path: str, node: SimContent, data: bytes, position: int) -> None:
         """Write as far as space allows; a failing write leaves a part of the data behind, as real ones do."""
         self._change()
         self.writes += 1
@@ -245,19 +247,20 @@ class SimDisk:
             raise DiskFull(f"{path}: No space left on device")
         self._store(node, data, position)
 
-    def resize(self, node: _Node, size: int) -> None:
+    def resize(self, node: SimContent, size: int) -> None:
         """Cut or lengthen with zeros."""
         self._change()
         content = node.content
         before = len(content)
         if size < before:
             del content[size:]
+            node.cuts += 1
         else:
             content.extend(bytes(size - before))
         first = min(size, before) // self._page_bytes
         node.dirty_pages.update(range(first, max(size, before) // self._page_bytes + 1))
 
-    def sync_node(self, path: str, node: _Node) -> None:
+    def sync_node(self, path: str, node: SimContent) -> None:
         """Make the content durable, or fail and leave it as it is."""
         self._sync_may_fail(path)
         node.durable = bytes(node.content)
@@ -281,6 +284,12 @@ class SimDisk:
         """Let `changes` more changes of files or names happen; from the next one on everything raises SimCrash."""
         self._changes_left = changes
 
+    def stop_no_more(self) -> None:
+        """Whatever was to fail from now on does not."""
+        self._failing_syncs = self._failing_writes = 0
+        if self._changes_left is not None and self._changes_left >= 0:
+            self._changes_left = None
+
     def fail_next_sync(self) -> None:
         self._failing_syncs += 1
 
@@ -291,25 +300,48 @@ class SimDisk:
         """Damage at rest: one bit is the other one, on the device too."""
         node = self._existing(path)
         node.content[bit // 8] ^= 1 << (bit % 8)
+        node.cuts += 1
         node.durable = bytes(node.content)
 
     def overwrite(self, path: str, position: int, data: bytes) -> None:
         """Damage at rest: other bytes stand there, on the device too."""
         node = self._existing(path)
         node.content[position : position + len(data)] = data
+        node.cuts += 1
         node.durable = bytes(node.content)
 
     def cut(self, path: str, size: int) -> None:
         """Damage at rest: the file ends earlier, on the device too."""
         node = self._existing(path)
         del node.content[size:]
+        node.cuts += 1
         node.durable = bytes(node.content)
         node.dirty_pages.clear()
+
+    def wipe(self) -> None:
+        """Somebody has put an empty disk in its place; every handle opened before raises SimCrash from now on."""
+        self.generation += 1
+        self._changes_left = None
+        self._failing_syncs = self._failing_writes = 0
+        self._directories = {"": {}}
+        self._durable_names = {}
+        self._durable_directories = {""}
+        self._pending = {}
+
+    # What judges look at, on machines that are dead as well.
+
+    def files(self, directory: str) -> dict[str, SimContent]:
+        """The files of a directory as programs see them; empty when there is no such directory."""
+        return self._directories.get(directory, {})
+
+    def durable_files(self, directory: str) -> dict[str, SimContent]:
+        """The files whose names would survive a power loss for certain."""
+        return self._durable_names.get(directory, {}) if directory in self._durable_directories else {}
 
     # Inside.
 
     def _lose_power(self) -> None:
-        survivors: dict[str, dict[str, _Node]] = {}
+        survivors: dict[str, dict[str, SimContent]] = {}
         for path in sorted(self._durable_directories | set(self._directories)):
             parent = _split(path)[0]
             if path and (
@@ -335,7 +367,7 @@ class SimDisk:
         self._durable_directories = set(survivors)
         self._pending = {}
 
-    def _settle(self, node: _Node) -> None:
+    def _settle(self, node: SimContent) -> None:
         """Decide what the device holds of a file whose pages were not all synced."""
         page_bytes = self._page_bytes
         if node.dirty_pages:
@@ -353,6 +385,7 @@ class SimDisk:
                 if fate and start < end:
                     result[start:end] = new[start:end]
             node.content = result
+            node.cuts += 1
         node.durable = bytes(node.content)
         node.dirty_pages.clear()
 
@@ -363,7 +396,7 @@ class SimDisk:
             return low + self._randomness.below(high - low + 1)
         return old if fate else new
 
-    def _store(self, node: _Node, data: bytes, position: int) -> None:
+    def _store(self, node: SimContent, data: bytes, position: int) -> None:
         content = node.content
         if not data:
             return
@@ -407,11 +440,11 @@ class SimDisk:
         if self._changes_left is not None and self._changes_left < 0:
             raise SimCrash
 
-    def _node(self, path: str) -> _Node | None:
+    def _node(self, path: str) -> SimContent | None:
         directory, name = _split(path)
         return self._directories.get(directory, {}).get(name)
 
-    def _existing(self, path: str) -> _Node:
+    def _existing(self, path: str) -> SimContent:
         node = self._node(path)
         if node is None:
             raise StorageFailure(f"{path}: No such file or directory")

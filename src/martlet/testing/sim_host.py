@@ -65,6 +65,8 @@ class SimHost:
         self.randomness = SimRandomness()
         self.dies_by_power = True
         """What `disk.stop_after` does to the machine: power loss, or only the process' end."""
+        self.on_crashed: Callable[[bool], None] = lambda power_loss: None
+        """Told after a crash has done to the disk what it does, and whether it was a power loss; for judges."""
         self._world = world
         self._has_power = False
         self._loops: list[SimLoop] = []
@@ -103,9 +105,8 @@ class SimHost:
     def store(self) -> RemoteStore:
         """A new connection to the world's metadata store; to be called by the process itself."""
         network = self._world.network
-        return RemoteStore(
-            self._world.store_server, network.link(self.name, STORE_NAME), network.link(STORE_NAME, self.name)
-        )
+        there, back = network.link(self.name, STORE_NAME), network.link(STORE_NAME, self.name)
+        return RemoteStore(self._world.store_server, there, back, client=self.name)
 
     # --- faults
 
@@ -147,6 +148,18 @@ class SimHost:
             self._note("resume")
             loop.resume()
 
+    def stall_disk(self, for_ms: int) -> None:
+        """The device does not answer for that time; what needs no device goes on."""
+        if self.loop is not None and not self.loop.is_dead:
+            self._note(f"disk stall {for_ms}")
+            self.loop.hold_work(self._world.scheduler.now_ns + for_ms * NS_PER_MS)
+
+    def wipe_disk(self) -> None:
+        """Take the machine's power, and give it back with an empty disk."""
+        self.crash(power_loss=True)
+        self._note("wipe")
+        self.disk.wipe()
+
     # --- endings
 
     def _stopped_by_disk(self) -> None:
@@ -155,6 +168,7 @@ class SimHost:
 
     def _finish_crash(self, *, power_loss: bool) -> None:
         self.disk.crash("power" if power_loss else "process")
+        self.on_crashed(power_loss)
 
     def _main_done(self, loop: SimLoop) -> None:
         """The process' main function has returned: end as `asyncio.run` does, by cancelling what is left."""

@@ -74,6 +74,7 @@ class SimLoop(RefusingLoop):
         self._ready: deque[asyncio.Handle] = deque()
         self._is_in_line = False
         self._held_work: list[Callable[[], None]] = []
+        self._work_held_until_ns = 0
         self._tasks: list[SimTask[Any]] = []
         self._task_count = 0
         self._prune_at = _TASKS_PRUNED_FROM
@@ -152,6 +153,10 @@ class SimLoop(RefusingLoop):
         held, self._held_work = self._held_work, []
         for work in held:
             work()
+
+    def hold_work(self, until_ns: int) -> None:
+        """Work handed to threads gets nowhere before that moment: the device does not answer."""
+        self._work_held_until_ns = max(self._work_held_until_ns, until_ns)
 
     def bury(self) -> None:
         """After the simulation: unwind what the process left behind, with this loop dead so that it has no effect."""
@@ -266,7 +271,9 @@ class SimLoop(RefusingLoop):
 
     def _begin_work(self, work: Callable[[], None]) -> None:
         shortest, longest = self._work_ns
-        self.scheduler.alarm_in(shortest + self._randomness.below(longest - shortest + 1), lambda: self._may_run(work))
+        begin_ns = max(self.scheduler.now_ns, self._work_held_until_ns)
+        delay_ns = shortest + self._randomness.below(longest - shortest + 1)
+        self.scheduler.alarm_at(begin_ns + delay_ns, lambda: self._may_run(work))
 
     def _may_run(self, work: Callable[[], None]) -> None:
         if self.is_paused:

@@ -5,12 +5,16 @@ it, a `MetaStore`. A request is a packet: once sent it is served when it arrives
 still waits, has given up or has died. So a commit whose answer does not come in time is really unknown: it may have
 happened, and it may happen later.
 
-Faults: cut the links between a machine and `STORE_NAME` either way; `stop` and `start` the server; `compact` its state.
-Leases run by the store's clock, never by the client's.
+Faults: cut the links between a machine and `STORE_NAME` either way; `stop` and `start` the server; `compact` its state;
+`lose_next_commit` (before it happened, after it, or it happens long after its sender has given up); `hold_watches` of
+one client, which then hears nothing new while its calls go on; `break_watches`; `SimStoreState.end_lease_of` and
+`restart_leases` for leases that end early or late. Leases run by the store's clock, never by the client's.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from enum import Enum
 from typing import Final, TypeVar, cast
 
 from martlet.base.clock import Clock
@@ -28,7 +32,7 @@ from martlet.cluster.store import (
     check_key,
 )
 from martlet.testing.sim_link import Link
-from martlet.testing.sim_scheduler import NS_PER_MS, SimScheduler
+from martlet.testing.sim_scheduler import NS_PER_MS, Alarm, SimScheduler
 from martlet.testing.sim_store import SimStoreState
 
 STORE_NAME: Final = "store"
@@ -37,6 +41,15 @@ _Changes = list[Change]
 
 _ANSWER_WAIT_SECONDS: Final = 5.0
 _POLL_MS: Final = 2_000
+_LATE_MS: Final = 7_000
+
+
+class CommitFault(Enum):
+    """What becomes of a commit whose sender gets no answer."""
+
+    BEFORE = "never happens"
+    AFTER = "has happened"
+    LATE = "happens after its sender has given up"
 
 
 class StoreServer:
@@ -47,7 +60,10 @@ class StoreServer:
         self.is_up = True
         self._scheduler = scheduler
         self._clock = clock
-        self._polls: list[Callable[[], None]] = []
+        self._polls: list[Callable[..., None]] = []
+        self._held_clients: list[str] = []
+        self._commit_faults: deque[CommitFault] = deque()
+        self._lease_alarm: Alarm | None = None
         # The state tells whoever waits by `set()`; one listener here keeps the order of all who wait.
         self.state.moved.add(cast(asyncio.Event, _Moved(self._answer_polls)))
 
@@ -66,9 +82,44 @@ class StoreServer:
         if self.is_up:
             self.state.end_expired_leases(self._clock.now_ms())
         next_ms = self.state.next_expiry_ms()
+        if self._lease_alarm is not None:
+            self._lease_alarm.cancel()
         if next_ms is not None and self.is_up:
             wait_ms = max(1, next_ms - self._clock.now_ms())
-            self._scheduler.alarm_in(wait_ms * NS_PER_MS, self.end_leases)
+            self._lease_alarm = self._scheduler.alarm_in(wait_ms * NS_PER_MS, self.end_leases)
+
+    # --- faults
+
+    def lose_next_commit(self, fault: CommitFault) -> None:
+        """The next commit that arrives is not answered; several calls queue up."""
+        self._scheduler.note(STORE_NAME, f"next commit {fault.value}")
+        self._commit_faults.append(fault)
+
+    def hold_watches(self, client: str) -> None:
+        """This client's watches hear nothing new until `release_watches`: nothing bounds the delay of a watch."""
+        self._scheduler.note(STORE_NAME, f"hold watches {client}")
+        self._held_clients.append(client)
+
+    def release_watches(self) -> None:
+        self._scheduler.note(STORE_NAME, "release watches")
+        self._held_clients.clear()
+        self._answer_polls()
+
+    def break_watches(self) -> None:
+        """Every watch ends with an error; whoever watched has to begin again where it was."""
+        self._scheduler.note(STORE_NAME, "break watches")
+        polls, self._polls = self._polls, []
+        for look in polls:
+            look(StoreUnavailable("the watch was broken off"))
+
+    def heal(self) -> None:
+        """No fault from now on; what was lost stays lost."""
+        self._commit_faults.clear()
+        self.release_watches()
+        if not self.is_up:
+            self.start()
+
+    # --- requests
 
     def grant(self, ttl_ms: int) -> LeaseId:
         lease = self.state.grant(ttl_ms, self._clock.now_ms())
@@ -78,16 +129,37 @@ class StoreServer:
     def keep_alive(self, lease: LeaseId) -> None:
         self.state.keep_alive(lease, self._clock.now_ms())
 
-    def poll(self, after_revision: int, answer: Callable[[list[Change] | StoreError], None]) -> None:
+    def commit(self, apply: Callable[[], CommitResult], answer: Callable[[CommitResult | StoreError], None]) -> None:
+        """Make the change and answer, unless this one is to be lost on one side or the other."""
+        fault = self._commit_faults.popleft() if self._commit_faults else None
+        if fault is CommitFault.BEFORE:
+            return
+        if fault is CommitFault.LATE:
+            self._scheduler.alarm_in(_LATE_MS * NS_PER_MS, lambda: self.commit(apply, lambda _: None))
+            return
+        if not self.is_up:
+            return
+        try:
+            result: CommitResult | StoreError = apply()
+        except StoreError as error:
+            result = error
+        if fault is None:
+            answer(result)
+
+    def poll(self, client: str, after_revision: int, answer: Callable[[list[Change] | StoreError], None]) -> None:
         """Answer with what came after the revision, as soon as there is something, or with nothing after a while."""
         is_answered = False
 
-        def look(*, is_last: bool = False) -> None:
+        def look(broken: StoreError | None = None, *, is_last: bool = False) -> None:
             nonlocal is_answered
             if is_answered or not self.is_up:
                 return
+            found: list[Change] | StoreError = []
             try:
-                found: list[Change] | StoreError = self.state.changes_after(after_revision)
+                if broken is not None:
+                    found = broken
+                elif client not in self._held_clients:
+                    found = self.state.changes_after(after_revision)
             except StoreError as error:
                 found = error
             if found or is_last:
@@ -116,8 +188,9 @@ class _Moved:
 class RemoteStore:
     """One process' connection to the store; made inside its event loop."""
 
-    def __init__(self, server: StoreServer, there: Link, back: Link) -> None:
+    def __init__(self, server: StoreServer, there: Link, back: Link, *, client: str = "") -> None:
         self._server = server
+        self._client = client
         self._there = there
         self._back = back
         self._loop = asyncio.get_running_loop()
@@ -144,7 +217,7 @@ class RemoteStore:
         compares, puts = dict(compares), dict(puts)
         apply = self._server.state.apply
         try:
-            return await self._ask(lambda: apply(compares, puts, tuple(deletes), tuple(delete_prefixes), lease))
+            return await self._commit(lambda: apply(compares, puts, tuple(deletes), tuple(delete_prefixes), lease))
         except StoreUnavailable as error:
             raise UnknownOutcome("no answer from the metadata store; the commit may have happened") from error
 
@@ -193,6 +266,26 @@ class RemoteStore:
         self._there.carry(arrive)
         return await self._answered(answer)
 
+    async def _commit(self, apply: Callable[[], CommitResult]) -> CommitResult:
+        answer: asyncio.Future[CommitResult] = self._loop.create_future()
+
+        def reply(result: CommitResult | StoreError) -> None:
+            def settle() -> None:
+                if isinstance(result, StoreError):
+                    answer.set_exception(result)
+                else:
+                    answer.set_result(result)
+
+            self._back.carry(lambda: self._settle(answer, settle))
+
+        def arrive() -> None:
+            if self._server.is_up:
+                self._server.end_leases()
+                self._server.commit(apply, reply)
+
+        self._there.carry(arrive)
+        return await self._answered(answer)
+
     async def _poll(self, position: int) -> _Changes:
         answer: asyncio.Future[_Changes] = self._loop.create_future()
 
@@ -205,7 +298,7 @@ class RemoteStore:
 
             self._back.carry(lambda: self._settle(answer, settle))
 
-        self._there.carry(lambda: self._server.poll(position, reply) if self._server.is_up else None)
+        self._there.carry(lambda: self._server.poll(self._client, position, reply) if self._server.is_up else None)
         return await self._answered(answer)
 
     def _settle(self, answer: asyncio.Future[_T], settle: Callable[[], None]) -> None:

@@ -74,6 +74,8 @@ class SimScheduler:
         self.now_ns = 0
         self.steps = 0
         self.trace = trace if trace is not None else SimTrace()
+        self.after_turn: Callable[[SimLoop], None] | None = None
+        """Told which process has just made a turn; for judges, who look and change nothing."""
         self._randomness = randomness
         self._shuffle = shuffle
         self._steps_max = steps_max
@@ -139,6 +141,8 @@ class SimScheduler:
         steps = loop.make_turn()
         self._count_steps(steps)
         self.note(loop.name, f"turn {steps}")
+        if self.after_turn is not None:
+            self.after_turn(loop)
         return True
 
     def _wake_due(self) -> None:

@@ -133,6 +133,11 @@ class SimStoreState:
         self._leases.pop(lease, None)
         self._change({}, {key for key, holder in self._lease_of.items() if holder == lease}, None)
 
+    def end_lease_of(self, key: str) -> None:
+        """The lease that this key hangs on ends early, as leases may without any fault of their holders."""
+        if key in self._lease_of:
+            self.end_lease(self._lease_of[key])
+
     def end_expired_leases(self, now_ms: int) -> None:
         overdue = [(held.expires_at_ms, lease) for lease, held in self._leases.items() if held.expires_at_ms <= now_ms]
         for _, lease in sorted(overdue):

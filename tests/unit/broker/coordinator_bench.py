@@ -4,12 +4,12 @@ from functools import partial
 from typing import Self
 
 from martlet.base.clock import SystemClock
-from martlet.base.ids import BrokerId
+from martlet.base.ids import BrokerId, Member
 from martlet.base.randomness import IdSource
 from martlet.broker.app import follow_metadata
 from martlet.broker.group_coordinator import GroupCoordinator
 from martlet.broker.offsets_topic import OffsetsTopic
-from martlet.broker.partition_table import LeaderIdentity, PartitionTable
+from martlet.broker.partition_table import PartitionTable
 from martlet.broker.settings import BrokerSettings
 from martlet.broker.topic_settings import TopicSettings
 from martlet.broker.topics_view import ImageTopics
@@ -64,8 +64,8 @@ class CoordinatorBench:
         self.logs = LogDirectory(self.disk, "/logs", LogOptions())
         self.logs.open(clock.now_ms(), settings.options_for)
         broker = image.brokers()[0]
-        me = LeaderIdentity(BrokerId(1), broker.incarnation)
-        self.table = PartitionTable(me, image, self.logs, settings, metrics, clock, self.failures.append)
+        self.me = Member(BrokerId(1), broker.incarnation)
+        self.table = PartitionTable(self.me, image, self.logs, settings, metrics, clock, self.failures.append)
         self.table.open_existing()
         await self.table.flusher.flush_all(self.table.open_partitions())
         topic = OffsetsTopic(image, self.metadata.admin, PARTITIONS)

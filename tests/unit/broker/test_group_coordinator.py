@@ -1,16 +1,16 @@
 """Shards come and go with the metadata, are loaded, get the news, and answer everybody at the end."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.base.ids import BrokerId
+from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member
 from martlet.broker.group_requests import in_pieces
 from martlet.cluster.keys import partition_key, partition_prefix, topic_key
-from martlet.cluster.records import encode_partition
+from martlet.cluster.records import PartitionRecord, encode_partition
 from martlet.cluster.store import CommitPlan, commit_plan
 from martlet.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from martlet.coordinator.shard_of import shard_of
@@ -66,17 +66,68 @@ async def test_a_partition_led_by_another_broker_has_no_shard_here(bench: Coordi
     waiting = asyncio.ensure_future(bench.join("g"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    record = bench.metadata.image.partition(CONSUMER_OFFSETS_TOPIC, shard_of("g", PARTITIONS))
-    assert record is not None
-    moved = replace(record, leader=BrokerId(2))
-    key = partition_key(record.topic_id, record.partition)
-    result = await commit_plan(
-        bench.metadata.store, CommitPlan(compares={key: record.mod_revision}, puts={key: encode_partition(moved)})
-    )
-    await bench.metadata.feed.wait_applied(result.revision)
+    await change_partition(bench, "g", lambda record: replace(record, leader=BrokerId(2)))
     assert await code_of(waiting) is ErrorCode.NOT_COORDINATOR
     assert await code_of(bench.committed("g", "t")) is ErrorCode.NOT_COORDINATOR
     assert await bench.groups.coordinator_of("g") == 2
+
+
+async def change_partition(
+    bench: CoordinatorBench, group: str, change: Callable[[PartitionRecord], PartitionRecord]
+) -> None:
+    """Store the group's partition changed, and wait until this broker knows."""
+    record = bench.metadata.image.partition(CONSUMER_OFFSETS_TOPIC, shard_of(group, PARTITIONS))
+    assert record is not None
+    key = partition_key(record.topic_id, record.partition)
+    plan = CommitPlan(compares={key: record.mod_revision}, puts={key: encode_partition(change(record))})
+    result = await commit_plan(bench.metadata.store, plan)
+    await bench.metadata.feed.wait_applied(result.revision)
+
+
+async def test_a_leadership_that_comes_back_under_another_epoch_loads_the_shard_anew(bench: CoordinatorBench) -> None:
+    assert await bench.commit("g", "t", 1) == 0
+    before = bench.groups.machines()
+    await change_partition(bench, "g", lambda record: replace(record, leader_epoch=LeaderEpoch(7)))
+    assert await eventually_committed(bench, "g") == 1
+    assert len(bench.groups.machines()) == len(before)
+    assert sum(machine in before for machine in bench.groups.machines()) == len(before) - 1
+    assert await bench.commit("g", "t", 2) == 0
+
+
+async def test_a_commit_that_too_few_replicas_can_hold_is_refused_and_written_nowhere(bench: CoordinatorBench) -> None:
+    assert await bench.commit("g", "t", 1) == 0
+    replicas = (BrokerId(1), BrokerId(2), BrokerId(3))
+    await change_partition(bench, "g", lambda record: replace(record, replicas=replicas))
+    (log,) = bench.logs
+    end_offset = log.end_offset
+    assert await code_of(bench.commit("g", "t", 2)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert log.end_offset == end_offset
+    assert await bench.committed("g", "t") == 1
+
+
+async def test_a_new_leader_serves_no_group_before_all_it_holds_is_committed(bench: CoordinatorBench) -> None:
+    assert await bench.commit("g", "t", 1) == 0
+    everybody = (Member(BrokerId(1), bench.me.incarnation), Member(BrokerId(2), Incarnation(99)))
+    both = tuple(member.broker for member in everybody)
+    await change_partition(
+        bench, "g", lambda record: replace(record, replicas=both, isr=everybody, leader_epoch=LeaderEpoch(7))
+    )
+    partition = bench.table.get(CONSUMER_OFFSETS_TOPIC, shard_of("g", PARTITIONS))
+    partition.log.high_watermark = partition.high_watermark = 0
+    await asyncio.sleep(0.02)
+    assert await code_of(bench.committed("g", "t")) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    end_offset = partition.log.end_offset
+    partition.replica_fetched(everybody[1], leader_epoch=7, fetch_offset=end_offset, now_ms=1)
+    assert await eventually_committed(bench, "g") == 1
+
+
+async def test_a_broker_that_has_lost_its_lease_coordinates_nothing(bench: CoordinatorBench) -> None:
+    assert await bench.commit("g", "t", 1) == 0
+    bench.table.may_act = lambda: False
+    assert await code_of(bench.committed("g", "t")) is ErrorCode.NOT_COORDINATOR
+    assert await code_of(bench.commit("g", "t", 2)) is ErrorCode.NOT_COORDINATOR
+    bench.table.may_act = lambda: True
+    assert await bench.committed("g", "t") == 1
 
 
 async def test_a_deleted_offsets_topic_takes_its_shards_along_and_is_made_anew(bench: CoordinatorBench) -> None:

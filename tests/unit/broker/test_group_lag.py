@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Iterator
 
 from martlet.base.errors import DiskFull, StorageFailure
-from martlet.base.ids import NO_TOPIC_ID
+from martlet.base.ids import NO_TOPIC_ID, BrokerId, Incarnation, LeaderEpoch, Member
 from martlet.broker.flush_policy import FlushMode, FlushPolicy
 from martlet.broker.group_lag import OTHER, TOPICS_PER_GROUP_MAX, GroupLag, Lag
 from martlet.broker.partition import Partition
+from martlet.cluster.records import PartitionRecord
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
 from martlet.observe.exposition import MetricsRegistry
@@ -23,6 +24,8 @@ class Nobody:
     """Hears what partitions report."""
 
     def appended(self, partition: Partition) -> None: ...
+
+    def may_join(self, partition: Partition) -> None: ...
 
     def disk_full(self, partition: Partition, error: DiskFull) -> None: ...
 
@@ -51,7 +54,9 @@ class Bench:
         self.groups = SomeGroups()
         self.log: PartitionLog = open_log(new_disk(), options or LogOptions(), now_ms=NOW_MS)
         policy = FlushPolicy(FlushMode.NEVER, 0, 0)
-        self.partition = Partition(PARTITION, NO_TOPIC_ID, self.log, 0, policy, TopicCounters(), Nobody())
+        me = Member(BrokerId(1), Incarnation(1))
+        self.partition = Partition(PARTITION, NO_TOPIC_ID, self.log, me, policy, TopicCounters(), Nobody())
+        self.partition.lead(PartitionRecord(NO_TOPIC_ID, 0, (me.broker,), me.broker, LeaderEpoch(0), (me,)), 0)
         self.lag = GroupLag(lambda: [self.groups], self.find, self.clock, interval_ms=60_000, groups_max=groups_max)
 
     def find(self, topic: str, index: int) -> Partition | None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import martlet as package
-from martlet.cli.broker import up
+from martlet.cli.up import up
 from martlet.cli.configuration import DEFAULTS
 from tests.unit.cli.command_line import martlet
 

@@ -12,7 +12,7 @@ from martlet.client.errors import ConnectionFailed
 from martlet.client.metadata import Metadata
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
-from tests.unit.client.fake_broker import FakeBroker, FakeCluster, client_of, impatient
+from tests.unit.client.fake_broker import SILENCE, FakeBroker, FakeCluster, client_of, impatient
 
 
 async def test_with_nobody_there_the_failure_names_addresses_reason_and_next_step() -> None:
@@ -156,3 +156,15 @@ def test_a_topic_created_anew_starts_with_its_own_epochs() -> None:
 async def test_a_cluster_needs_no_broker_to_be_made() -> None:
     cluster = Cluster([Address("127.0.0.1", 1)], impatient())
     await cluster.aclose()
+
+
+async def test_a_broker_that_hangs_is_given_up_and_the_next_one_describes_the_cluster() -> None:
+    shared = FakeCluster()
+    async with FakeBroker(shared, 1) as hung, FakeBroker(shared, 2) as alive:
+        async with client_of(hung, alive, metadata_timeout_ms=50) as cluster:
+            shared.add_topic("t", [2])
+            hung.scripts[ApiKey.METADATA] = lambda request, version: SILENCE
+            assert await cluster.leader(TopicPartition("t", 0)) == Leader(2, 1)
+            asked = len(hung.asked(ApiKey.METADATA))
+            await cluster.refresh(["t"])
+        assert len(hung.asked(ApiKey.METADATA)) == asked

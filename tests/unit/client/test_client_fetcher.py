@@ -300,3 +300,68 @@ async def test_offsets_are_found_per_partition_and_leader() -> None:
             found = await list_offsets(cluster, {T1: LATEST}, read_committed=True)
             assert found[T1].offset == 1
         assert two.asked(ApiKey.LIST_OFFSETS)[-1].isolation_level == 1
+
+
+def sending_to(replica: int, broker: FakeBroker) -> Any:
+    """A leader that names another replica to whoever gives a rack."""
+
+    def script(request: FetchRequest, version: int) -> Reply | None:
+        if not request.rack_id:
+            return None
+        topics = [
+            (
+                topic.name,
+                topic.topic_id,
+                [FetchPartitionResult(one.partition, preferred_read_replica=replica) for one in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+        return b"".join(encode_fetch_response(version, topics))
+
+    return script
+
+
+async def test_a_reader_with_a_rack_goes_to_the_replica_that_the_leader_names() -> None:
+    shared = FakeCluster()
+    async with FakeBroker(shared, 1) as leader, FakeBroker(shared, 2) as near:
+        shared.add_topic("t", [1])
+        fill(leader, T0, b"a", b"b")
+        leader.scripts[ApiKey.FETCH] = sending_to(2, leader)
+        async with client_of(leader) as cluster, Fetcher(cluster, FetcherOptions(rack="here")) as fetcher:
+            fetcher.assign({T0: 0})
+            assert await fetcher.fetch() == []
+            assert seen(await fetcher.fetch()) == [(0, b"a"), (1, b"b")]
+            fill(leader, T0, b"c")
+            assert seen(await fetcher.fetch()) == [(2, b"c")]
+        assert len(leader.asked(ApiKey.FETCH)) == 1
+        assert len(near.asked(ApiKey.FETCH)) == 2
+
+
+async def test_a_near_replica_that_cannot_serve_sends_the_reader_back_to_the_leader() -> None:
+    shared = FakeCluster()
+    async with FakeBroker(shared, 1) as leader, FakeBroker(shared, 2) as near:
+        shared.add_topic("t", [1])
+        fill(leader, T0, b"a")
+        leader.scripts[ApiKey.FETCH] = sending_to(2, leader)
+        near.scripts[ApiKey.FETCH] = refusing(ErrorCode.OFFSET_NOT_AVAILABLE, 9, near)
+        async with client_of(leader) as cluster, Fetcher(cluster, FetcherOptions(rack="here")) as fetcher:
+            fetcher.assign({T0: 0})
+            assert await fetcher.fetch() == []
+            assert await fetcher.fetch() == []
+            del leader.scripts[ApiKey.FETCH]
+            assert seen(await fetcher.fetch()) == [(0, b"a")]
+
+
+async def test_a_near_replica_that_is_gone_sends_the_reader_back_to_the_leader() -> None:
+    shared = FakeCluster()
+    async with FakeBroker(shared, 1) as leader, FakeBroker(shared, 2) as near:
+        shared.add_topic("t", [1])
+        fill(leader, T0, b"a")
+        leader.scripts[ApiKey.FETCH] = sending_to(2, leader)
+        near.scripts[ApiKey.FETCH] = lambda request, version: HANG_UP
+        async with client_of(leader) as cluster, Fetcher(cluster, FetcherOptions(rack="here")) as fetcher:
+            fetcher.assign({T0: 0})
+            assert await fetcher.fetch() == []
+            assert await fetcher.fetch() == []
+            del leader.scripts[ApiKey.FETCH]
+            assert seen(await fetcher.fetch()) == [(0, b"a")]

@@ -98,14 +98,23 @@ def test_an_election_changes_one_partition_and_nothing_else() -> None:
     ]
 
 
-def test_m3_a_record_written_again_unchanged_is_no_change_but_its_revision_is_known() -> None:
+def test_m3_a_topic_written_again_unchanged_is_no_change_but_its_revision_is_known() -> None:
     store = FollowedStore()
     store.commit(puts(topic("t", 1), partition(1, 0)))
-    delta = store.commit(puts(topic("t", 1), partition(1, 0)))
+    delta = store.commit(puts(topic("t", 1)))
     assert (delta.topics, delta.partitions) == ((), ())
     found = store.image.topic("t")
     assert found is not None
     assert found.mod_revision == store.revision
+
+
+def test_m3_a_partition_written_again_unchanged_is_a_change_because_its_epoch_is_another() -> None:
+    store = FollowedStore()
+    store.commit(puts(topic("t", 1), partition(1, 0)))
+    [change] = store.commit(puts(partition(1, 0))).partitions
+    assert change.before == change.after
+    assert change.after is not None
+    assert change.after.mod_revision == store.revision
 
 
 def test_brokers_and_their_settings_are_followed() -> None:

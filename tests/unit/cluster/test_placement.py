@@ -6,33 +6,31 @@ import pytest
 
 from martlet.base.errors import InvariantViolation
 from martlet.base.ids import BrokerId, Incarnation
-from martlet.cluster.placement import Site, place_partitions, place_replicas, sites_of
+from martlet.cluster.placement import Site, place_partitions, sites_of
 from martlet.cluster.records import BrokerRecord
 
 _BROKERS = [BrokerId(number) for number in (3, 5, 8, 9)]
 
 
+_SITES = [Site(broker) for broker in _BROKERS]
+
+
 @pytest.mark.parametrize("factor", [1, 2, 3, 4])
 @pytest.mark.parametrize("start", [0, 3, 1_000_003])
 def test_replicas_are_distinct_and_leaders_and_replicas_are_spread_evenly(factor: int, start: int) -> None:
-    placed = place_replicas(_BROKERS, indexes=range(12), replication_factor=factor, start=start)
+    placed = place_partitions(_SITES, count=12, replication_factor=factor, start=start)
     assert all(len(set(replicas)) == factor for replicas in placed)
     assert set(Counter(replicas[0] for replicas in placed).values()) == {3}
     assert set(Counter(broker for replicas in placed for broker in replicas).values()) == {3 * factor}
 
 
 def test_the_load_of_a_lost_leader_spreads_over_the_others() -> None:
-    placed = place_replicas(_BROKERS, indexes=range(12), replication_factor=2, start=0)
+    placed = place_partitions(_SITES, count=12, replication_factor=2)
     assert {replicas[1] for replicas in placed if replicas[0] == 3} == {5, 8, 9}
 
 
 def test_one_broker_holds_everything() -> None:
-    assert place_replicas([BrokerId(1)], indexes=range(2), replication_factor=1, start=7) == [(1,), (1,)]
-
-
-def test_more_replicas_than_brokers_is_the_callers_mistake() -> None:
-    with pytest.raises(InvariantViolation):
-        place_replicas(_BROKERS, indexes=range(1), replication_factor=5, start=0)
+    assert place_partitions([Site(BrokerId(1))], count=2, replication_factor=1, start=7) == [(1,), (1,)]
 
 
 def _racks(**racks: str) -> list[Site]:
@@ -82,6 +80,6 @@ def test_sites_are_brokers_with_their_racks_by_id() -> None:
     assert sites_of(brokers) == [Site(BrokerId(1), "r1"), Site(BrokerId(2), "r2")]
 
 
-def test_more_replicas_than_places_is_the_callers_mistake_here_too() -> None:
+def test_more_replicas_than_places_is_the_callers_mistake() -> None:
     with pytest.raises(InvariantViolation):
         place_partitions([Site(BrokerId(1))], count=1, replication_factor=2)

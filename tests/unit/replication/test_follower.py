@@ -78,6 +78,14 @@ def test_a_log_whose_next_record_is_gone_at_the_leader_starts_anew() -> None:
     assert take(FetchAnswer(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=50), log) == StartAt(50)
 
 
+def test_an_empty_log_that_ends_after_its_leaders_starts_anew_too() -> None:
+    log = Log(20, EpochCache())
+    log.log_start_offset = 20
+    assert take(FetchAnswer(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=5), log) == StartAt(5)
+    assert isinstance(take(FetchAnswer(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=20), log), AskAgain)
+    assert isinstance(take(FetchAnswer(ErrorCode.OFFSET_OUT_OF_RANGE), log), AskAgain)
+
+
 @pytest.mark.parametrize(
     ("error", "step"),
     [

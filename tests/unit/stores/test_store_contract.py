@@ -201,6 +201,22 @@ async def test_keys_go_with_their_lease_in_one_revision(workshop: Workshop) -> N
     assert await _take(store, "", 2, 1) == [Change(3, (Event("a", None), Event("b", None)))]
 
 
+async def test_a_key_put_again_hangs_on_the_lease_it_was_last_put_under(workshop: Workshop) -> None:
+    store = await workshop.open()
+    first, second = await store.grant(60 * workshop.lease_ms), await store.grant(60 * workshop.lease_ms)
+    await store.commit({}, {"moved": b"1", "freed": b"1", "left": b"1"}, lease=first)
+    await store.commit({}, {"moved": b"2"}, lease=second)
+    await store.commit({}, {"freed": b"2"})
+    await store.revoke(first)
+    assert await store.get("left") is None
+    for key in ("moved", "freed"):
+        entry = await store.get(key)
+        assert entry is not None and entry.value == b"2"
+    await store.revoke(second)
+    assert await store.get("moved") is None
+    assert await store.get("freed") is not None
+
+
 async def test_a_kept_lease_lives_on(workshop: Workshop) -> None:
     store = await workshop.open()
     lease = await store.grant(2 * workshop.lease_ms)

@@ -8,6 +8,7 @@ from typing import Final
 
 from martlet.broker.handlers import (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -22,6 +23,7 @@ from martlet.broker.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -31,6 +33,7 @@ from martlet.broker.handlers import (
     leave_group,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -38,6 +41,7 @@ from martlet.broker.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    unregister_broker,
 )
 
 SERVED: Final = (
@@ -65,10 +69,14 @@ SERVED: Final = (
     describe_log_dirs,
     create_partitions,
     delete_groups,
+    elect_leaders,
     incremental_alter_configs,
+    alter_partition_reassignments,
+    list_partition_reassignments,
     offset_delete,
     describe_cluster,
     describe_producers,
+    unregister_broker,
     consumer_group_heartbeat,
     consumer_group_describe,
     describe_topic_partitions,

@@ -49,6 +49,7 @@ def _delete(
         record = broker.image.topic(topic)
         if record is not None and record.internal:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
+        broker.partitions.check_acting()
         partition = broker.partitions.get(topic, index)
         partition.check_online()
         if not partition.log.options.delete:

@@ -1,12 +1,12 @@
-"""DescribeCluster 0–2: the cluster's id and brokers.
+"""DescribeCluster 0–2: the cluster's id, brokers and controller.
 
-v1 adds the endpoint type (only brokers are described here), v2 fenced brokers (there are none).
+v1 adds the endpoint type (only brokers are described here), v2 on request the fenced brokers: registered, not alive.
 """
 
 from typing import Final
 
 from martlet.base.errors import ErrorCode
-from martlet.broker.handlers.metadata import describe_brokers
+from martlet.broker.cluster_view import controller_of, nodes
 from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.wire.api_keys import ApiKey
@@ -35,9 +35,15 @@ def handle(broker: BrokerServices, request: DescribeClusterRequest, context: Req
         )
     return DescribeClusterResponse(
         cluster_id=broker.cluster_id,
-        controller_id=broker.broker_id,
+        controller_id=controller_of(broker),
         brokers=[
-            DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-            for node in describe_brokers(broker, context)
+            DescribeClusterBroker(
+                broker_id=node.id,
+                host=node.address.host,
+                port=node.address.port,
+                rack=node.rack,
+                is_fenced=node.is_fenced,
+            )
+            for node in nodes(broker, context.link, with_fenced=request.include_fenced_brokers)
         ],
     )

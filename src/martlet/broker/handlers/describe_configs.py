@@ -1,7 +1,8 @@
 """DescribeConfigs 1–4: settings of topics and brokers with where each value comes from.
 
 v3 adds types and explanations. Resource types: topic 2, broker 4; others have no settings here and are answered with
-INVALID_REQUEST. A broker's name is its id; the empty name means the cluster-wide defaults changed at run time.
+INVALID_REQUEST. A broker's name is its id; the empty name means the cluster-wide defaults changed at run time. A broker
+tells its own settings only, except for `martlet.drain`, which every broker tells of every other.
 """
 
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.config_resources import BROKER, TOPIC, parse_broker_name, unknown_resource_type
+from martlet.broker.drain_config import DRAIN, asks_only_for_drain, drain_entry
 from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.turns import in_turns
@@ -76,8 +78,11 @@ def _entries(broker: BrokerServices, asked: DescribeConfigsResource) -> Sequence
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return broker.topic_settings.topic_config(topic).entries(names)
     if asked.resource_type == BROKER:
+        if asks_only_for_drain(names):
+            return [drain_entry(broker, asked.resource_name)]
         if parse_broker_name(broker, asked.resource_name) is not None:
-            return broker.topic_settings.broker_config().entries(names)
+            drain = [drain_entry(broker, asked.resource_name)] if names is None or DRAIN in names else []
+            return [*broker.topic_settings.broker_config().entries(names), *drain]
         defaults = BrokerLayers(dynamic_default=broker.image.broker_configs(None))
         return [
             entry

@@ -1,15 +1,17 @@
 """DescribeTopicPartitions 0: topics page by page, sorted by name; an empty list asks for all.
 
 The page ends after the number of partitions asked for (at most 2,000) and says where to go on. Eligible-leader
-replicas are null, as nothing here keeps any yet.
+replicas are those that are not in sync and yet hold everything acknowledged (KIP-966).
 """
 
 from typing import Final
 
 from martlet.base.errors import ErrorCode
-from martlet.broker.handlers.metadata import describe_topic
+from martlet.broker.cluster_view import Present, present_brokers
+from martlet.broker.handlers.metadata import describe_partition
 from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
+from martlet.cluster.records import PartitionRecord
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -18,7 +20,6 @@ from martlet.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from martlet.wire.messages.metadata import MetadataResponsePartition
 
 KEY: Final = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 VERSIONS: Final = (0, 0)
@@ -39,11 +40,12 @@ def handle(
         first_partition = max(0, request.cursor.partition_index) if names and names[0] == start else 0
     room = min(max(1, request.response_partition_limit), _PARTITIONS_MAX)
     response = DescribeTopicPartitionsResponse()
+    present = present_brokers(broker.image, broker.broker_id)
     for name in names:
         if not room:
             response.next_cursor = Cursor(topic_name=name, partition_index=first_partition)
             break
-        topic, left = _describe(broker, name, first_partition, room)
+        topic, left = _describe(broker, name, range(first_partition, first_partition + room), present)
         response.topics.append(topic)
         if left:
             response.next_cursor = Cursor(topic_name=name, partition_index=first_partition + len(topic.partitions))
@@ -54,25 +56,25 @@ def handle(
 
 
 def _describe(
-    broker: BrokerServices, name: str, first_partition: int, room: int
+    broker: BrokerServices, name: str, page: range, present: Present
 ) -> tuple[DescribeTopicPartitionsResponseTopic, bool]:
-    """The topic with up to `room` partitions, and whether some are left."""
+    """The topic with the partitions of this page, and whether some are left."""
     record = broker.image.topic(name)
     if record is None:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return DescribeTopicPartitionsResponseTopic(error_code=unknown, name=name), False
-    described = describe_topic(broker, record)
-    page = described.partitions[first_partition : first_partition + room]
+    partitions = broker.image.partitions(name)
     topic = DescribeTopicPartitionsResponseTopic(
         name=name,
         topic_id=record.id,
         is_internal=record.internal,
-        partitions=[_convert(partition) for partition in page],
+        partitions=[_convert(partition, present) for partition in partitions[page.start : page.stop]],
     )
-    return topic, first_partition + len(page) < len(described.partitions)
+    return topic, page.stop < len(partitions)
 
 
-def _convert(partition: MetadataResponsePartition) -> DescribeTopicPartitionsResponsePartition:
+def _convert(record: PartitionRecord, present: Present) -> DescribeTopicPartitionsResponsePartition:
+    partition = describe_partition(record, present)
     return DescribeTopicPartitionsResponsePartition(
         error_code=partition.error_code,
         partition_index=partition.partition_index,
@@ -80,4 +82,7 @@ def _convert(partition: MetadataResponsePartition) -> DescribeTopicPartitionsRes
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replica_nodes,
         isr_nodes=partition.isr_nodes,
+        eligible_leader_replicas=[member.broker for member in record.elr],
+        last_known_elr=list(record.last_known_elr),
+        offline_replicas=partition.offline_replicas,
     )

@@ -8,23 +8,34 @@
 - v13 topic ids. Records are never null.
 - Sessions are declined: every answer carries session id 0, so clients keep sending full requests; a request that names
   a session is told it does not exist. That is legal and costs only request bytes.
-Deviation: follower fetches (a replica id) are refused until there are followers to serve.
+- v11 a reader may be sent to a follower in its own rack, and followers serve readers up to their high watermark.
+- v12 and v16: a reader that came to the wrong broker is told which is the right one, and its address.
+- v15 fetches of followers: of this cluster's brokers only, and up to the end of the log.
 """
 
 from typing import Final
 
-from martlet.base.errors import ErrorCode
+from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.fetch_wait import WaitingFetch
+from martlet.broker.replica_authority import check_replica
+from martlet.broker.replica_fetch import WaitingReplicaFetch
 from martlet.broker.request import Link, Reply
 from martlet.broker.services import BrokerServices
 from martlet.wire.api_keys import ApiKey
-from martlet.wire.fetch import FetchRequest, encode_fetch_response, parse_fetch_request
+from martlet.wire.fetch import (
+    FetchPartitionResult,
+    FetchRequest,
+    encode_fetch_response,
+    parse_fetch_request,
+)
 
 KEY: Final = ApiKey.FETCH
 VERSIONS: Final = (4, 18)
 
 _NO_SESSION: Final = 0
 _FULL_FETCH_EPOCHS: Final = (-1, 0)
+_CONSUMER_REPLICA_IDS: Final = (-1, -2)
+"""What ordinary and debugging consumers give as replica id; a broker gives its own."""
 
 
 def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -> None:
@@ -36,7 +47,27 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
         broker.metrics.errors_total[error] += 1
         reply.send(encode_fetch_response(version, (), error_code=error))
         return
-    WaitingFetch(broker, without_repeats(request), reply).start()
+    request = without_repeats(request)
+    if request.replica_id in _CONSUMER_REPLICA_IDS:
+        WaitingFetch(broker, request, link, reply).start()
+        return
+    try:
+        follower = check_replica(request, broker.image)
+    except ApiError as error:
+        broker.metrics.errors_total[error.code] += 1
+        reply.send(encode_fetch_response(version, refused_everywhere(request, error.code)))
+        return
+    WaitingReplicaFetch(broker, request, link, reply, follower).start()
+
+
+def refused_everywhere(
+    request: FetchRequest, code: ErrorCode
+) -> list[tuple[str | None, bytes | None, list[FetchPartitionResult]]]:
+    """An answer that refuses every partition asked for."""
+    return [
+        (topic.name, topic.topic_id, [FetchPartitionResult(asked.partition, code) for asked in topic.partitions])
+        for topic in request.topics
+    ]
 
 
 def without_repeats(request: FetchRequest) -> FetchRequest:

@@ -10,7 +10,8 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import NO_BROKER
-from martlet.broker.request import Address, RequestContext
+from martlet.broker.cluster_view import address_of
+from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.turns import in_turns
 from martlet.wire.api_keys import ApiKey
@@ -48,13 +49,10 @@ async def _find(broker: BrokerServices, key_type: int, key: str, context: Reques
     try:
         _check_kind(key_type, context.version)
         node_id = await broker.groups.coordinator_of(key)
-        if node_id == broker.broker_id:
-            address = broker.address_for(context.link)
-        else:
-            record = broker.image.broker(node_id)
-            if record is None or not record.endpoints:
-                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"broker {node_id} is not known")
-            address = Address(record.endpoints[0].host, record.endpoints[0].port)
+        address = address_of(broker, node_id, context.link)
+        if address is None:
+            detail = f"broker {node_id}, which leads the group's partition, is not running"
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, detail)
     except ApiError as error:
         return _refused(key, error)
     return Coordinator(key=key, node_id=node_id, host=address.host, port=address.port, error_message="")

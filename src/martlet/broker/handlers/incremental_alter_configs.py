@@ -1,11 +1,13 @@
 """IncrementalAlterConfigs 0–1: change single settings of topics and brokers; a resource succeeds or fails as a whole.
 
-Operations: set 0, delete 1, append 2, subtract 3, the last two for lists only.
+Operations: set 0, delete 1, append 2, subtract 3, the last two for lists only. `martlet.drain` is a setting of a broker
+that any broker changes, see `drain_config.py`.
 """
 
 from typing import Final
 
 from martlet.broker.config_resources import BROKER, TOPIC, parse_broker_name, unknown_resource_type
+from martlet.broker.drain_config import DRAIN, change_drain
 from martlet.broker.request import RequestContext, outcome_of
 from martlet.broker.services import BrokerServices
 from martlet.broker.turns import Repeats
@@ -44,6 +46,8 @@ async def _alter(broker: BrokerServices, resource: AlterConfigsResource, repeats
     changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
     if resource.resource_type == TOPIC:
         await broker.admin.alter_topic_configs(resource.resource_name, changes, validate_only=validate_only)
+    elif resource.resource_type == BROKER and any(change.name == DRAIN for change in changes):
+        await change_drain(broker, resource.resource_name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER:
         target = parse_broker_name(broker, resource.resource_name)
         await broker.admin.alter_broker_configs(target, changes, validate_only=validate_only)

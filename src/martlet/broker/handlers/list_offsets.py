@@ -4,6 +4,8 @@
 the same as -2 here) · -5 last moved to tiered storage (v9; none here) · -6 earliest not yet moved (v11; none here) ·
 ≥ 0 the first record at or after that time, or offset -1 without an error when there is none.
 v2 isolation level, v4 leader epochs, v10 a timeout, which never matters because nothing here waits.
+A leader that was just elected may not know yet how much its predecessor has committed; until it does, all but the
+earliest offsets are refused with OFFSET_NOT_AVAILABLE (v5) or LEADER_NOT_AVAILABLE.
 """
 
 from typing import Final
@@ -34,6 +36,7 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 
+_FIRST_WITH_NOT_AVAILABLE: Final = 5
 _FIRST_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
@@ -54,6 +57,7 @@ def _answer(
 ) -> ListOffsetsPartitionResponse:
     try:
         repeats.check((topic, asked.partition_index))
+        broker.partitions.check_acting()
         partition = broker.partitions.get(topic, asked.partition_index)
         partition.check_online()
         partition.check_leader_epoch(asked.current_leader_epoch)
@@ -72,12 +76,14 @@ def look_up(partition: Partition, timestamp: int, version: int) -> tuple[int, in
     if timestamp < 0 and version < _FIRST_VERSION.get(timestamp, 0):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     if timestamp == LATEST:
+        check_knows_latest(partition, version)
         return -1, end, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
         return -1, start, log.leader_epoch_at(start)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, NO_OFFSET, NO_LEADER_EPOCH
+    check_knows_latest(partition, version)
     if timestamp == MAX_TIMESTAMP:
         found = log.max_timestamp_offset(end_offset=end)
     elif timestamp >= 0:
@@ -87,3 +93,11 @@ def look_up(partition: Partition, timestamp: int, version: int) -> tuple[int, in
     if found is None:
         return -1, NO_OFFSET, NO_LEADER_EPOCH
     return found.timestamp_ms, found.offset, found.leader_epoch
+
+
+def check_knows_latest(partition: Partition, version: int) -> None:
+    """Raise while the high watermark may be older than that of the leader before."""
+    leader = partition.leader
+    if leader is not None and not leader.high_watermark_is_current:
+        is_known = version >= _FIRST_WITH_NOT_AVAILABLE
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE)

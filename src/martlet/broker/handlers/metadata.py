@@ -6,16 +6,18 @@
 - A topic asked for by id and unknown gets UNKNOWN_TOPIC_ID; by name UNKNOWN_TOPIC_OR_PARTITION.
 - A topic named several times is described once.
 - Creating waits until the topic is visible, so the first answer already carries its leader.
+- Only brokers that are alive are listed; a partition whose leader is not among them has LEADER_NOT_AVAILABLE.
 """
 
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import NO_BROKER, NO_TOPIC_ID, TopicId
+from martlet.broker.cluster_view import Present, controller_of, leader_of, nodes, present_brokers
 from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.turns import in_turns
-from martlet.cluster.records import TopicRecord
+from martlet.cluster.records import PartitionRecord, TopicRecord
 from martlet.cluster.topic_names import check_topic_name
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.metadata import (
@@ -38,7 +40,8 @@ async def handle(broker: BrokerServices, request: MetadataRequest, context: Requ
     """Describe the brokers and the topics asked for."""
     asks_for_all = request.topics is None or (context.version == 0 and not request.topics)
     if asks_for_all:
-        topics = [describe_topic(broker, topic) async for topic in in_turns(broker.image.topics())]
+        present = present_brokers(broker.image, broker.broker_id)
+        topics = [describe_topic(broker, topic, present) async for topic in in_turns(broker.image.topics())]
     else:
         may_create = broker.settings.auto_create_topics and request.allow_auto_topic_creation
         unique = {(asked.topic_id, asked.name): asked for asked in request.topics or ()}
@@ -49,43 +52,40 @@ async def handle(broker: BrokerServices, request: MetadataRequest, context: Requ
             async for asked in in_turns(unique.values())
         ]
     return MetadataResponse(
-        brokers=describe_brokers(broker, context),
+        brokers=[
+            MetadataResponseBroker(node_id=node.id, host=node.address.host, port=node.address.port, rack=node.rack)
+            for node in nodes(broker, context.link)
+        ],
         cluster_id=broker.cluster_id,
-        controller_id=broker.broker_id,
+        controller_id=controller_of(broker),
         topics=topics,
     )
 
 
-def describe_brokers(broker: BrokerServices, context: RequestContext) -> list[MetadataResponseBroker]:
-    """This broker, under the address the client can reach it by."""
-    address = broker.address_for(context.link)
-    return [
-        MetadataResponseBroker(
-            node_id=broker.broker_id, host=address.host, port=address.port, rack=broker.settings.rack or None
-        )
-    ]
-
-
-def describe_topic(broker: BrokerServices, topic: TopicRecord) -> MetadataResponseTopic:
-    """One topic with the state of its partitions."""
-    partitions = [
-        MetadataResponsePartition(
-            error_code=ErrorCode.LEADER_NOT_AVAILABLE if record.leader is None else ErrorCode.NONE,
-            partition_index=record.partition,
-            leader_id=NO_BROKER if record.leader is None else record.leader,
-            leader_epoch=record.leader_epoch,
-            replica_nodes=list(record.replicas),
-            isr_nodes=record.isr_ids(),
-        )
-        for record in broker.image.partitions(topic.name)
-    ]
+def describe_topic(broker: BrokerServices, topic: TopicRecord, present: Present) -> MetadataResponseTopic:
+    """One topic with the state of its partitions, as of these brokers being there."""
+    partitions = [describe_partition(record, present) for record in broker.image.partitions(topic.name)]
     return MetadataResponseTopic(name=topic.name, topic_id=topic.id, is_internal=topic.internal, partitions=partitions)
+
+
+def describe_partition(record: PartitionRecord, present: Present) -> MetadataResponsePartition:
+    """Who leads, who holds copies, whose copies cannot be reached now."""
+    leader = leader_of(record, present)
+    return MetadataResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader is None else ErrorCode.NONE,
+        partition_index=record.partition,
+        leader_id=NO_BROKER if leader is None else leader,
+        leader_epoch=record.leader_epoch,
+        replica_nodes=list(record.replicas),
+        isr_nodes=record.isr_ids(),
+        offline_replicas=[broker for broker in record.replicas if broker not in present],
+    )
 
 
 def _describe_by_id(broker: BrokerServices, asked: MetadataRequestTopic, version: int) -> MetadataResponseTopic:
     topic = broker.image.topic_by_id(TopicId(asked.topic_id))
     if topic is not None and version >= _FIRST_VERSION_BY_ID:
-        return describe_topic(broker, topic)
+        return describe_topic(broker, topic, present_brokers(broker.image, broker.broker_id))
     # Older versions carry an id but can neither ask by it nor leave the name out.
     name = None if version >= _FIRST_VERSION_BY_ID else asked.name or ""
     return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=asked.topic_id)
@@ -101,7 +101,7 @@ async def _describe_by_name(broker: BrokerServices, name: str, may_create: bool)
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     except ApiError as error:
         return MetadataResponseTopic(error_code=error.code, name=name)
-    return describe_topic(broker, topic)
+    return describe_topic(broker, topic, present_brokers(broker.image, broker.broker_id))
 
 
 async def _create(broker: BrokerServices, name: str) -> TopicRecord | None:

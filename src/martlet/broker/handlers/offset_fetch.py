@@ -10,7 +10,7 @@
 
 import asyncio
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from martlet.base.errors import ApiError
 from martlet.broker.group_requests import caller_of, expect, in_pieces
@@ -19,7 +19,6 @@ from martlet.broker.services import BrokerServices
 from martlet.broker.turns import Repeats, in_turns
 from martlet.coordinator.result import Result
 from martlet.groups.caller import Caller
-from martlet.groups.machine import GroupsMachine
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -31,6 +30,9 @@ from martlet.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+
+if TYPE_CHECKING:
+    from martlet.groups.machine import GroupsMachine
 
 KEY: Final = ApiKey.OFFSET_FETCH
 VERSIONS: Final = (1, 10)
@@ -83,7 +85,7 @@ async def _fetch(
 
 
 def _fetch_part(
-    part: OffsetFetchRequestGroup, require_stable: bool, caller: Caller, machine: GroupsMachine, now_ms: int
+    part: OffsetFetchRequestGroup, require_stable: bool, caller: Caller, machine: "GroupsMachine", now_ms: int
 ) -> Result[object]:
     return machine.offset_fetch(part, require_stable, caller, now_ms)
 

@@ -38,6 +38,7 @@ def handle(
 
 def _answer(broker: BrokerServices, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
+        broker.partitions.check_acting()
         partition = broker.partitions.get(topic, asked.partition)
         partition.check_online()
         partition.check_leader_epoch(asked.current_leader_epoch)

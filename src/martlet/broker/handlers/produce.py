@@ -8,7 +8,12 @@ does not see version 0. v7 zstd, v8 per-record errors, v10 leader hints, v13 top
 - Where records must be opened (compacted topics, a bound on old timestamps) large compressed batches are opened in a
   thread, and later requests of the connection wait for it.
 - acks=0 gets no answer; when such a publish fails the connection is closed, which is how the client learns of it.
-- With one replica acks=1 and acks=all are the same: both wait for the flush where the policy is `commit`.
+- acks=1 is answered when this broker holds the batch (where the policy is `commit`: on its disk); acks=all when it is
+  committed, that is when every replica in sync holds it. With one replica that is the same.
+- acks=all needs as many replicas in sync as the topic demands, before the append (NOT_ENOUGH_REPLICAS) and after it
+  (NOT_ENOUGH_REPLICAS_AFTER_APPEND: the batch is in the log and may yet be committed).
+- Nothing is appended, and nothing is acknowledged, by a broker that has lost touch with its cluster, or under another
+  leader epoch than the one in which it was appended.
 Deviation: transactional publishes are refused with INVALID_TXN_STATE until transactions are served.
 """
 
@@ -17,6 +22,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
 from martlet.base.errors import ApiError, ErrorCode
+from martlet.broker.leader_hint import add_leader_hints
 from martlet.broker.partition import LONG_CHECK_BYTES, Partition
 from martlet.broker.request import Link, Reply
 from martlet.broker.services import BrokerServices
@@ -24,6 +30,7 @@ from martlet.log.validation import InvalidRecords, check_client_batch
 from martlet.observe.metrics import BrokerMetrics, DropReason
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import BatchHeader
+from martlet.wire.leader_hints import NodeEndpoint
 from martlet.wire.produce import (
     ProducePartitionResult,
     ProduceRequest,
@@ -38,6 +45,8 @@ VERSIONS: Final = (3, 13)
 ADVERTISED: Final = (0, 13)
 
 _ACKS_ALLOWED: Final = (-1, 0, 1)
+_ACKS_ALL: Final = -1
+_FIRST_WITH_LEADER_HINTS: Final = 10
 
 _TopicResults = list[tuple[str | None, bytes | None, list[ProducePartitionResult]]]
 
@@ -47,9 +56,10 @@ _Checked = dict[int, BatchHeader | ApiError]
 
 
 class _Awaited(NamedTuple):
-    """A batch that is appended but not committed, and where its result stands in the answer."""
+    """A batch that is appended but not acknowledged yet, and where its result stands in the answer."""
 
     partition: Partition
+    leader_epoch: int
     next_offset: int
     results: list[ProducePartitionResult]
     position: int
@@ -62,17 +72,18 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
     if len(frame) >= LONG_CHECK_BYTES and _needs_long_checks(broker, request):
         # The receive buffer is needed for other requests while a thread looks at this one.
         copy = memoryview(bytearray(frame))[reply.header.body_position :]
-        _check_in_thread(broker, parse_produce_request(copy, version), reply)
+        _check_in_thread(broker, link, parse_produce_request(copy, version), reply)
     else:
-        _append_all(broker, request, reply, {})
+        _append_all(broker, link, request, reply, {})
 
 
-def _append_all(broker: BrokerServices, request: ProduceRequest, reply: Reply, checked: _Checked) -> None:
+def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, reply: Reply, checked: _Checked) -> None:
     version = reply.header.api_version
+    by_all = request.acks == _ACKS_ALL
     answer: _TopicResults = []
     awaited: list[_Awaited] = []
     appended_to: set[Partition] = set()
-    refusal = _refusal_of_all(request)
+    refusal = _refusal_of_all(broker, request)
     now_ms = broker.clock.now_ms()
     for topic in request.topics:
         results: list[ProducePartitionResult] = []
@@ -89,12 +100,15 @@ def _append_all(broker: BrokerServices, request: ProduceRequest, reply: Reply, c
                 header = checked.get(id(records)) or _check(partition, records, version, now_ms)
                 if isinstance(header, ApiError):
                     raise header
+                if by_all and not partition.has_enough_in_sync:
+                    partition.check_enough_in_sync()
                 appended = partition.append(cast(memoryview, records), header, now_ms=now_ms)
             except ApiError as error:
                 results.append(_refused(broker.metrics, index, error))
                 continue
-            if appended.last_offset >= partition.high_watermark:
-                awaited.append(_Awaited(partition, appended.last_offset + 1, results, len(results)))
+            next_offset = appended.last_offset + 1
+            if next_offset > (partition.high_watermark if by_all else partition.own_offset):
+                awaited.append(_Awaited(partition, partition.leader_epoch, next_offset, results, len(results)))
             results.append(
                 ProducePartitionResult(
                     index, 0, appended.base_offset, appended.log_append_time_ms, partition.log.log_start_offset
@@ -103,9 +117,22 @@ def _append_all(broker: BrokerServices, request: ProduceRequest, reply: Reply, c
     if request.acks == 0:
         _finish_unanswered(answer, reply)
     elif awaited:
-        WaitingProduce(broker.metrics, reply, answer, awaited).wait(request.timeout_ms)
+        WaitingProduce(broker, link, reply, answer, awaited).wait(request.timeout_ms, by_all=by_all)
     else:
-        reply.send((encode_produce_response(version, answer),))
+        _send_answer(broker, link, reply, answer)
+
+
+def _send_answer(broker: BrokerServices, link: Link, reply: Reply, answer: _TopicResults) -> None:
+    """Answer, unless this broker has lost touch with its cluster meanwhile: then nothing is acknowledged."""
+    version = reply.header.api_version
+    if not broker.partitions.may_act():
+        lost = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker has lost touch with its cluster")
+        for _, _, results in answer:
+            results[:] = [one if one.error_code else _refused(broker.metrics, one.index, lost) for one in results]
+    endpoints: Sequence[NodeEndpoint] = ()
+    if version >= _FIRST_WITH_LEADER_HINTS and any(one.error_code for _, _, results in answer for one in results):
+        endpoints = add_leader_hints(broker, link, answer)
+    reply.send((encode_produce_response(version, answer, node_endpoints=endpoints),))
 
 
 # --- batches that must be opened to be checked, and are large
@@ -120,7 +147,7 @@ def _needs_long_checks(broker: BrokerServices, request: ProduceRequest) -> bool:
     )
 
 
-def _check_in_thread(broker: BrokerServices, request: ProduceRequest, reply: Reply) -> None:
+def _check_in_thread(broker: BrokerServices, link: Link, request: ProduceRequest, reply: Reply) -> None:
     """Check the batches in a thread, then go on; nothing of this connection overtakes it meanwhile."""
     reply.holds_line = True
     version, now_ms = reply.header.api_version, broker.clock.now_ms()
@@ -136,7 +163,7 @@ def _check_in_thread(broker: BrokerServices, request: ProduceRequest, reply: Rep
 
     def go_on(done: "asyncio.Future[_Checked]") -> None:
         if not reply.abandoned:
-            _append_all(broker, request, reply, done.result())
+            _append_all(broker, link, request, reply, done.result())
         reply.release_line()
 
     asyncio.get_running_loop().run_in_executor(None, check_all).add_done_callback(go_on)
@@ -161,26 +188,34 @@ def _try_check(partition: Partition, records: memoryview, version: int, now_ms: 
 
 
 class WaitingProduce:
-    """A publish whose batches are appended and wait to be committed; answered once, by commit or by timeout."""
+    """A publish whose batches are appended and wait to be acknowledged; answered once, when all are or time is up."""
 
-    __slots__ = ("_answer", "_awaited", "_metrics", "_outstanding", "_reply", "_timer")
+    __slots__ = ("_answer", "_awaited", "_broker", "_by_all", "_link", "_outstanding", "_reply", "_timer")
 
     def __init__(
-        self, metrics: BrokerMetrics, reply: Reply, answer: _TopicResults, awaited: Sequence[_Awaited]
+        self, broker: BrokerServices, link: Link, reply: Reply, answer: _TopicResults, awaited: Sequence[_Awaited]
     ) -> None:
-        self._metrics = metrics
+        self._broker = broker
+        self._link = link
         self._reply = reply
         self._answer = answer
         self._awaited = awaited
+        self._by_all = False
         self._outstanding = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def wait(self, timeout_ms: int) -> None:
-        """Ask every partition to report; `start` has seen that none is committed yet."""
+    def wait(self, timeout_ms: int, *, by_all: bool) -> None:
+        """Ask every partition to report; `start` has seen that none is ready yet."""
+        self._by_all = by_all
         for one in self._awaited:
-            if one.partition.when_committed(one.next_offset, self._committed):
+            partition = one.partition
+            if (
+                partition.when_committed(one.next_offset, self._reported, gives_up=True)
+                if by_all
+                else partition.when_own(one.next_offset, self._reported)
+            ):
                 self._outstanding += 1
-        self._metrics.parked_produces += 1
+        self._broker.metrics.parked_produces += 1
         if not self._outstanding:
             self._send()
             return
@@ -188,7 +223,7 @@ class WaitingProduce:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(max(timeout_ms, 0) / 1000, self._timed_out)
 
-    def _committed(self) -> None:
+    def _reported(self) -> None:
         self._outstanding -= 1
         if not self._outstanding and not (self._reply.ready or self._reply.abandoned):
             self._send()
@@ -198,17 +233,30 @@ class WaitingProduce:
             self._send()
 
     def _send(self) -> None:
-        """Answer; what is not committed now was too late, or its partition is gone."""
+        """Answer; what is not held by enough now was too late, or its partition is led by somebody else."""
         self._leave()
         for one in self._awaited:
-            if one.partition.high_watermark < one.next_offset:
+            error = self._refusal(one)
+            if error is not None:
                 index = one.results[one.position].index
-                error = one.partition.closed_with or ApiError(ErrorCode.REQUEST_TIMED_OUT)
-                one.results[one.position] = _refused(self._metrics, index, error)
-        self._reply.send((encode_produce_response(self._reply.header.api_version, self._answer),))
+                one.results[one.position] = _refused(self._broker.metrics, index, error)
+        _send_answer(self._broker, self._link, self._reply, self._answer)
+
+    def _refusal(self, one: _Awaited) -> ApiError | None:
+        """Why a batch cannot be acknowledged now; None when it can."""
+        partition = one.partition
+        if partition.closed_with is not None:
+            return partition.closed_with
+        if not partition.is_leading or partition.leader_epoch != one.leader_epoch:
+            return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader changed before the batch was committed")
+        if one.next_offset <= (partition.high_watermark if self._by_all else partition.own_offset):
+            return None
+        if self._by_all and not partition.has_enough_in_sync:
+            return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        return ApiError(ErrorCode.REQUEST_TIMED_OUT)
 
     def _leave(self) -> None:
-        self._metrics.parked_produces -= 1
+        self._broker.metrics.parked_produces -= 1
         if self._timer is not None:
             self._timer.cancel()
 
@@ -223,8 +271,10 @@ def _partition(broker: BrokerServices, topic: ProduceTopic, index: int) -> Parti
     return partition
 
 
-def _refusal_of_all(request: ProduceRequest) -> ApiError | None:
+def _refusal_of_all(broker: BrokerServices, request: ProduceRequest) -> ApiError | None:
     """An error that hits every batch of the request alike."""
+    if not broker.partitions.may_act():
+        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker has lost touch with its cluster")
     if request.acks not in _ACKS_ALLOWED:
         return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; -1, 0 and 1 are allowed")
     if request.transactional_id is not None:

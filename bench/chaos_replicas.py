@@ -1,0 +1,43 @@
+"""Compares the logs of all replicas byte by byte, from the brokers' own files, when nobody publishes any more.
+
+Batches are stored as the leader wrote them, so the files of all replicas of a partition, one after the other, must be
+the same bytes, and some: a log that is not found is not the same as another that is not found. Where segments begin may
+differ.
+"""
+
+import hashlib
+import time
+from pathlib import Path
+from typing import Final
+
+from tests.cluster.running_cluster import RunningCluster
+
+_SECONDS_MAX: Final = 15.0
+
+
+def differences(cluster: RunningCluster, topic: str, partitions: int) -> list[str]:
+    """One sentence for each partition whose replicas differ still after a while; followers may need a moment."""
+    deadline = time.monotonic() + _SECONDS_MAX
+    while True:
+        found = [text for index in range(partitions) if (text := _difference(cluster, f"{topic}-{index}"))]
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.2)
+
+
+def _difference(cluster: RunningCluster, partition: str) -> str | None:
+    contents = {number: _content(broker.log_of(partition)) for number, broker in cluster.brokers.items()}
+    if len(set(contents.values())) == 1 and all(size for size, _ in contents.values()):
+        return None
+    told = ", ".join(f"broker {number}: {size:,} bytes ({digest[:8]})" for number, (size, digest) in contents.items())
+    return f"the replicas of {partition} differ: {told}"
+
+
+def _content(directory: Path) -> tuple[int, str]:
+    """How many bytes the log has, and what they are."""
+    size, digest = 0, hashlib.blake2b()
+    for file in sorted(directory.glob("*.log")):
+        data = file.read_bytes()
+        size += len(data)
+        digest.update(data)
+    return size, digest.hexdigest()

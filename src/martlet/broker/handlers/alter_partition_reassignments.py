@@ -1,0 +1,58 @@
+"""AlterPartitionReassignments 0–1: move partitions to other brokers, or cancel moves; each on its own.
+
+- A list of replicas begins a move, in place of one under way; the first is the preferred leader. Null cancels.
+- v1 may forbid that the number of replicas changes; such a wish then gets INVALID_REPLICATION_FACTOR.
+- Errors: INVALID_REPLICA_ASSIGNMENT (unknown, doubled or drained broker, none at all), NO_REASSIGNMENT_IN_PROGRESS,
+  UNKNOWN_TOPIC_OR_PARTITION. A partition named twice is refused for both.
+- The answer comes when the move has begun; ListPartitionReassignments tells when it has ended.
+- Any broker carries it out, not only the controller.
+"""
+
+from typing import Final
+
+from martlet.base.errors import ApiError
+from martlet.base.ids import TopicPartition
+from martlet.broker.partition_admin import reassign
+from martlet.broker.request import RequestContext
+from martlet.broker.services import BrokerServices
+from martlet.broker.turns import Repeats
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+KEY: Final = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+VERSIONS: Final = (0, 1)
+REQUEST: Final = AlterPartitionReassignmentsRequest
+
+
+async def handle(
+    broker: BrokerServices, request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> AlterPartitionReassignmentsResponse:
+    """Begin and cancel moves."""
+    wishes = [
+        (TopicPartition(topic.name, partition.partition_index), partition.replicas)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    repeats = Repeats(partition for partition, _ in wishes)
+    refused = {}
+    for partition, _ in wishes:
+        try:
+            repeats.check(partition)
+        except ApiError as error:
+            refused[partition] = error
+    wanted = {partition: replicas for partition, replicas in wishes if partition not in refused}
+    outcomes = refused | await reassign(broker, wanted, factor_may_change=request.allow_replication_factor_change)
+    topics: dict[str, ReassignableTopicResponse] = {}
+    for (topic, index), error in outcomes.items():
+        result = ReassignablePartitionResponse(partition_index=index)
+        if error is not None:
+            result.error_code, result.error_message = error.code, error.detail
+        topics.setdefault(topic, ReassignableTopicResponse(name=topic)).partitions.append(result)
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change, responses=list(topics.values())
+    )

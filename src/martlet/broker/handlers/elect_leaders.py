@@ -1,0 +1,59 @@
+"""ElectLeaders 0–2: give partitions another leader; each succeeds or fails on its own.
+
+- Type 0 (and v0): the preferred leader, the first of the replicas, if it is alive and in sync. Type 1 (v1+): where
+  nobody leads, any replica that is alive, although acknowledged messages may be lost by it; logged as critical.
+- ELECTION_NOT_NEEDED: it is so already. PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE: nobody can.
+- A null list asks for all partitions, and those that need no election are left out of the answer, as in Kafka.
+- Any broker carries it out, not only the controller. The answer comes when this broker knows the new leaders.
+"""
+
+from typing import Final
+
+from martlet.base.errors import ErrorCode
+from martlet.base.ids import TopicPartition
+from martlet.broker.partition_admin import Outcomes, elect_leaders
+from martlet.broker.request import RequestContext
+from martlet.broker.services import BrokerServices
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+KEY: Final = ApiKey.ELECT_LEADERS
+VERSIONS: Final = (0, 2)
+REQUEST: Final = ElectLeadersRequest
+
+_PREFERRED: Final = 0
+_UNCLEAN: Final = 1
+
+
+async def handle(broker: BrokerServices, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    """Elect as asked."""
+    if request.election_type not in (_PREFERRED, _UNCLEAN):
+        return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
+    asked = request.topic_partitions
+    if asked is None:
+        wanted = [
+            TopicPartition(topic.name, index)
+            for topic in broker.image.topics()
+            for index in range(topic.partition_count)
+        ]
+    else:
+        wanted = [TopicPartition(topic.topic, index) for topic in asked for index in topic.partitions]
+    outcomes = await elect_leaders(broker, wanted, unclean=request.election_type == _UNCLEAN)
+    return ElectLeadersResponse(replica_election_results=_results(outcomes, leave_out_unneeded=asked is None))
+
+
+def _results(outcomes: Outcomes, *, leave_out_unneeded: bool) -> list[ReplicaElectionResult]:
+    topics: dict[str, ReplicaElectionResult] = {}
+    for (topic, index), error in outcomes.items():
+        if leave_out_unneeded and error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED:
+            continue
+        result = PartitionResult(partition_id=index)
+        if error is not None:
+            result.error_code, result.error_message = error.code, error.detail
+        topics.setdefault(topic, ReplicaElectionResult(topic=topic)).partition_result.append(result)
+    return list(topics.values())

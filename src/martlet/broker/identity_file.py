@@ -1,0 +1,62 @@
+"""Whose log directory this is: cluster, broker, and the process start that used it last.
+
+The file stands in the log directory and is written durably by every process once it is registered, before it takes
+any message. So a directory that names the registered predecessor is the one that predecessor used, with all it held
+(see `membership.py` for what follows from that); any other one proves nothing.
+
+A file that cannot be read is a StorageFailure and left as it is; a missing one means a new directory.
+
+Proved by: tests/unit/broker/test_identity_file.py
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from martlet.base.disk import Disk
+from martlet.base.errors import StorageFailure
+from martlet.base.ids import BrokerId, Incarnation, Member
+from martlet.cluster.store import LeaseId
+
+IDENTITY_FILE: Final = "martlet.identity"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The last user of a log directory."""
+
+    cluster_id: str
+    broker_id: BrokerId
+    incarnation: Incarnation
+    lease: LeaseId
+
+    @property
+    def member(self) -> Member:
+        return Member(self.broker_id, self.incarnation)
+
+
+def read_identity(disk: Disk, directory: str) -> Identity | None:
+    """The last user, or None for a directory that had none."""
+    path = f"{directory}/{IDENTITY_FILE}"
+    content = disk.read_file(path)
+    if content is None:
+        return None
+    try:
+        value = json.loads(content)
+        return Identity(
+            str(value["cluster_id"]),
+            BrokerId(int(value["broker_id"])),
+            Incarnation(int(value["incarnation"])),
+            LeaseId(int(value["lease"])),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageFailure(
+            f"{path} does not say whose directory this is ({type(error).__name__}: {error}); it is damaged. If you are "
+            "sure that the directory belongs to this broker, remove the file: what it holds is then checked against "
+            "other replicas"
+        ) from error
+
+
+def write_identity(disk: Disk, directory: str, identity: Identity) -> None:
+    """Make this the last user, durably."""
+    disk.replace_file(f"{directory}/{IDENTITY_FILE}", json.dumps(asdict(identity), indent=1).encode() + b"\n")

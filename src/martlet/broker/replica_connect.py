@@ -1,0 +1,24 @@
+"""How a broker reaches another one: the same connection that clients use, with a broker's name and patience.
+
+Everything below it goes through the running event loop, so that it works over a simulated network as it is. Whoever
+calls it decides about trying again; nothing here does.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from martlet.client.addresses import Address
+from martlet.client.connection import Connection
+from martlet.client.options import ClientOptions
+
+Connect: TypeAlias = Callable[[Address], Awaitable[Connection]]
+"""Gives a connection that is ready for requests, or raises ConnectionFailed or ApiError."""
+
+_OPTIONS: Final = ClientOptions(client_id="martlet-replica", connect_timeout_ms=3_000, request_timeout_ms=10_000)
+
+
+async def connect_to_broker(address: Address) -> Connection:
+    """A connection to the broker that listens there."""
+    connection = Connection(address, _OPTIONS)
+    await connection.start()
+    return connection

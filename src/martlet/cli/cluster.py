@@ -1,0 +1,295 @@
+"""`martlet cluster`: how the brokers are, and taking one of them out of service."""
+
+import asyncio
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from martlet.cli.confirmation import confirm
+from martlet.cli.exit_codes import ExitCode
+from martlet.cli.failures import CommandFailed
+from martlet.cli.options import BROKER, Target, connects, json_option
+from martlet.cli.output import format_count, format_duration, print_facts, print_json, print_note, print_table
+from martlet.cli.partition import describe_partition, print_partitions
+from martlet.cli.progress import Progress
+from martlet.cli.session import run_with_cluster
+
+if TYPE_CHECKING:
+    from martlet.client.cluster import Cluster
+    from martlet.client.cluster_admin import BrokerState, ClusterAdmin
+    from martlet.client.metadata import PartitionInfo, TopicInfo
+
+_LOOK_SECONDS: Final = 0.5
+_PATIENCE_SECONDS: Final = 10.0
+_PROBLEMS_SHOWN_MAX: Final = 10
+_TOPICS_LOOKED_UP_MAX: Final = 200
+
+
+@click.group()
+def cluster() -> None:
+    """Show how the brokers are, and take one of them out of service."""
+
+
+# --- status
+
+
+@cluster.command()
+@click.option("--check", is_flag=True, help="Exit with code 8 if a partition has no leader or lacks copies in sync.")
+@json_option
+@connects
+def status(check: bool, as_json: bool, target: Target) -> int:
+    """Show brokers, and what is not as it should be.
+
+    Without a leader a partition can neither be read nor written. Under-replicated ones lack a copy in sync; below their
+    minimum (min.insync.replicas) they refuse publishes that ask for all copies.
+    """
+    report = run_with_cluster(target, _report)
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+    return ExitCode.CHECK_FAILED if check and report["problems"] else ExitCode.OK
+
+
+async def _report(cluster: "Cluster") -> dict[str, Any]:
+    from martlet.client.admin import Admin
+    from martlet.client.cluster_admin import ClusterAdmin
+
+    admin = ClusterAdmin(cluster)
+    state = await admin.state()
+    topics = await Admin(cluster).topics()
+    moves = await admin.moves()
+    rows = [describe_partition(where, info, moves.get(where)) for where, info in _all_partitions(topics).items()]
+    problems = [row for row in rows if row["problem"]]
+    infos = list(_all_partitions(topics).values())
+    return {
+        "cluster_id": state.cluster_id,
+        "controller": state.controller_id,
+        "brokers": [_broker_json(broker, infos) for broker in state.brokers],
+        "topics": len(topics),
+        "partitions": len(rows),
+        "partitions_without_leader": sum(row["leader"] is None for row in rows),
+        "partitions_under_replicated": sum(row["leader"] is not None for row in problems),
+        "partitions_below_minimum": await _below_minimum(cluster, topics, {row["topic"] for row in problems}),
+        "partitions_moving": len(moves),
+        "problems": problems,
+    }
+
+
+def _all_partitions(topics: dict[str, "TopicInfo"]) -> dict[Any, "PartitionInfo"]:
+    from martlet.base.ids import TopicPartition
+
+    return {
+        TopicPartition(name, index): info for name, topic in topics.items() for index, info in topic.partitions.items()
+    }
+
+
+def _broker_json(broker: "BrokerState", partitions: Collection["PartitionInfo"]) -> dict[str, Any]:
+    held = [info for info in partitions if broker.id in info.replicas]
+    return {
+        "id": broker.id,
+        "address": str(broker.address),
+        "rack": broker.rack or None,
+        "running": broker.is_alive,
+        "draining": broker.is_draining,
+        "leads": sum(info.leader == broker.id for info in partitions),
+        "replicas": len(held),
+        "in_sync": sum(broker.id in info.in_sync for info in held),
+    }
+
+
+async def _below_minimum(cluster: "Cluster", topics: dict[str, "TopicInfo"], suspects: Collection[str]) -> int:
+    """How many partitions have fewer copies in sync than their topic's minimum; only topics with problems can."""
+    from martlet.client.admin import Admin, ResourceType
+
+    below = 0
+    for name in sorted(suspects)[:_TOPICS_LOOKED_UP_MAX]:
+        configs = await Admin(cluster).configs(ResourceType.TOPIC, name)
+        minimum = next((int(entry.value or 1) for entry in configs if entry.name == "min.insync.replicas"), 1)
+        below += sum(len(info.in_sync) < min(minimum, len(info.replicas)) for info in topics[name].partitions.values())
+    return below
+
+
+def _print(report: dict[str, Any]) -> None:
+    running = sum(broker["running"] for broker in report["brokers"])
+    missing = len(report["brokers"]) - running
+    print_facts(
+        {
+            "cluster": report["cluster_id"],
+            "brokers": f"{running} running" + (f", {missing} not running" if missing else ""),
+            "topics": report["topics"],
+            "partitions": report["partitions"],
+            "without leader": report["partitions_without_leader"],
+            "under-replicated": report["partitions_under_replicated"],
+            "below minimum": report["partitions_below_minimum"],
+            "moving": report["partitions_moving"],
+        }
+    )
+    click.echo()
+    print_table(
+        ["BROKER", "ADDRESS", "RACK", "STATE", "LEADS", "REPLICAS", "IN SYNC", "CONTROLLER"],
+        [
+            [
+                broker["id"],
+                broker["address"],
+                broker["rack"],
+                _state(broker),
+                broker["leads"],
+                broker["replicas"],
+                broker["in_sync"],
+                "yes" if broker["id"] == report["controller"] else "",
+            ]
+            for broker in report["brokers"]
+        ],
+    )
+    problems = report["problems"]
+    if not problems:
+        return
+    click.echo()
+    print_partitions(problems[:_PROBLEMS_SHOWN_MAX])
+    if len(problems) > _PROBLEMS_SHOWN_MAX:
+        more = len(problems) - _PROBLEMS_SHOWN_MAX
+        print_note(f"and {more:,} more; `martlet partition list --problems` shows all")
+
+
+def _state(broker: dict[str, Any]) -> str:
+    state = "running" if broker["running"] else "not running"
+    if not broker["draining"]:
+        return state
+    return f"{state}, {'draining' if broker['replicas'] else 'drained'}"
+
+
+# --- taking a broker out
+
+
+@cluster.command()
+@click.argument("broker", type=BROKER)
+@click.option("--wait/--no-wait", "waits", default=True, help="Follow it until the broker is empty.  [default: wait]")
+@json_option
+@connects
+def drain(broker: int, waits: bool, as_json: bool, target: Target) -> int:
+    """Empty a broker by moving all it holds to others.
+
+    Nothing new is placed on it from now on. Publishing and consuming go on meanwhile, and no message is without its
+    copies at any time. Afterwards stop the broker and remove it with `martlet cluster remove`, or take it back with
+    `martlet cluster undrain`.
+    """
+    progress = Progress()
+    began = _Drained(broker)
+    try:
+        run_with_cluster(target, lambda cluster: _drain(cluster, began, waits, progress))
+    except KeyboardInterrupt:
+        progress.end()
+        print_note(
+            f"broker {broker} is still being drained by the cluster; `martlet cluster status` shows it, "
+            f"`martlet cluster undrain {broker}` ends it"
+        )
+        raise
+    finally:
+        progress.end()
+    if as_json:
+        print_json({"broker": broker, "draining": True, "moved": began.total - began.left, "replicas": began.left})
+    elif began.left:
+        held = format_count(began.left, "partition")
+        print_note(f"broker {broker} is being drained of {held}; `martlet cluster status` shows how far it is")
+    else:
+        print_note(f"broker {broker} is empty: stop it, then `martlet cluster remove {broker}`")
+    return ExitCode.OK
+
+
+class _Drained:
+    """How far a drain has come."""
+
+    __slots__ = ("broker", "left", "total")
+
+    def __init__(self, broker: int) -> None:
+        self.broker = broker
+        self.total = 0
+        self.left = 0
+
+
+async def _drain(cluster: "Cluster", drained: _Drained, waits: bool, progress: Progress) -> None:
+    from martlet.client.cluster_admin import ClusterAdmin
+
+    admin = ClusterAdmin(cluster)
+    await admin.set_drain(drained.broker, wanted=True)
+    drained.total = drained.left = await _held_by(cluster, drained.broker)
+    loop = asyncio.get_running_loop()
+    began = changed = loop.time()
+    while waits and drained.left:
+        text = f"moved {drained.total - drained.left:,} of {drained.total:,} partitions off broker {drained.broker}"
+        if loop.time() - changed > _PATIENCE_SECONDS:
+            text += await _hindrance(admin, drained.broker)
+        progress.show(f"{text}, for {format_duration(int((loop.time() - began) * 1000))}")
+        await asyncio.sleep(_LOOK_SECONDS)
+        left = await _held_by(cluster, drained.broker)
+        if left != drained.left:
+            changed = loop.time()
+        drained.left, drained.total = left, max(drained.total, left)
+
+
+async def _held_by(cluster: "Cluster", broker: int) -> int:
+    from martlet.client.admin import Admin
+
+    topics = await Admin(cluster).topics()
+    return sum(broker in info.replicas for info in _all_partitions(topics).values())
+
+
+async def _hindrance(admin: "ClusterAdmin", broker: int) -> str:
+    """Why nothing seems to move, as far as that can be seen from here."""
+    state, moves = await admin.state(), await admin.moves()
+    if not any(one.is_draining for one in state.brokers if one.id == broker):
+        raise CommandFailed(ExitCode.CONFLICT, f"somebody has ended the draining of broker {broker}")
+    away = [str(one.id) for one in state.brokers if not one.is_alive and one.id != broker]
+    if away:
+        return f"; broker {', '.join(away)} is not running"
+    return "; large partitions take their time" if moves else "; no other broker can take them now"
+
+
+@cluster.command()
+@click.argument("broker", type=BROKER)
+@json_option
+@connects
+def undrain(broker: int, as_json: bool, target: Target) -> None:
+    """Take back a broker that is being drained.
+
+    It keeps what it has and gets new partitions again. What has moved away comes back with
+    `martlet partition move --all-topics`.
+    """
+
+    async def work(cluster: "Cluster") -> None:
+        from martlet.client.cluster_admin import ClusterAdmin
+
+        await ClusterAdmin(cluster).set_drain(broker, wanted=False)
+
+    run_with_cluster(target, work)
+    if as_json:
+        print_json({"broker": broker, "draining": False})
+    else:
+        print_note(f"broker {broker} takes partitions again")
+
+
+@cluster.command()
+@click.argument("broker", type=BROKER)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@connects
+def remove(broker: int, yes: bool, as_json: bool, target: Target) -> None:
+    """Forget a broker that has been drained and stopped.
+
+    It is refused while the broker runs or holds partitions.
+    """
+    if not yes:
+        confirm(f"Remove broker {broker} from the cluster, for good?", "nothing was removed")
+
+    async def work(cluster: "Cluster") -> None:
+        from martlet.client.cluster_admin import ClusterAdmin
+
+        await ClusterAdmin(cluster).remove_broker(broker)
+
+    run_with_cluster(target, work)
+    if as_json:
+        print_json({"broker": broker, "removed": True})
+    else:
+        print_note(f"removed broker {broker}")

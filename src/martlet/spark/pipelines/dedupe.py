@@ -1,0 +1,47 @@
+"""`dedupe`: a topic without its repeats, however far apart within the time they are remembered.
+
+Two messages are the same by their key, their value, or a field of a JSON value. The first one goes on as it came. A
+message without what it is compared by is never a repeat. Time is the messages' own: what is older than `within` behind
+the newest is forgotten, and a message that late goes on unexamined in no case: Spark drops it, so choose `within`
+larger than any delay.
+
+Proved by: tests/spark/test_dedupe.py.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from martlet.base.errors import MartletError
+from martlet.spark.pipelines.catalogue import DedupeOptions
+from martlet.spark.pipelines.run import PipelineRun
+
+_IDENTITY: Final = "_identity"
+
+
+class IdentityError(MartletError):
+    """What messages are compared by cannot be understood."""
+
+
+def start(run: PipelineRun, options: DedupeOptions) -> None:
+    unique = without_repeats(run.read_stream(options.topic), options.by, options.within_seconds)
+    run.write_topic(unique, options.to, name="dedupe")
+
+
+def without_repeats(messages: DataFrame, by: str, within_seconds: int) -> DataFrame:
+    """The first of all messages that are the same."""
+    named = messages.withColumn(_IDENTITY, identity(by)).withWatermark("timestamp", f"{within_seconds} seconds")
+    return named.dropDuplicatesWithinWatermark([_IDENTITY]).drop(_IDENTITY)
+
+
+def identity(by: str) -> Column:
+    """What makes a message the one it is, short; its place, if it lacks that."""
+    place = F.concat_ws("/", "topic", F.col("partition").cast("string"), F.col("offset").cast("string"))
+    if by in ("key", "value"):
+        what = F.col(by)
+    elif by.startswith("$."):
+        what = F.get_json_object(F.col("value").cast("string"), by).cast("binary")
+    else:
+        raise IdentityError(f"{by!r} is nothing to compare by; allowed are key, value, or a field like $.id")
+    return F.coalesce(F.sha2(what, 256), place)

@@ -1,0 +1,118 @@
+"""`fraud`: payments in, alerts out. The rules are in `fraud_rules`; here is what Spark needs around them.
+
+A payment is a JSON object with `payment`, `card`, `amount` and `at` (a time); other fields are let pass. Payments of a
+card are judged in the order of their times, over a history that Spark keeps per card and drops when the card has paid
+nothing for a day. What cannot be read as a payment becomes an alert of the rule `unreadable`, so that nothing is passed
+over in silence.
+
+Alerts are JSON objects keyed by card. At least once: after a failure, an alert may be told again; `payment` and `rule`
+together say which it is. Proved by: tests/spark/test_fraud.py.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+from martlet.spark.pipelines.catalogue import FraudOptions
+from martlet.spark.pipelines.fraud_rules import CardHistory, FraudLimits, Payment, judge
+from martlet.spark.pipelines.run import PipelineRun
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PAYMENT: Final = "payment string, card string, amount double, at timestamp"
+ALERT: Final = "rule string, card string, payment string, at timestamp, amount double, detail string"
+
+_HISTORY: Final = "recent_ms array<bigint>, payments bigint, usual_amount double, velocity_told_ms bigint"
+_FORGET_MS: Final = 86_400_000
+
+Judge = Callable[[Any, "Iterator[pd.DataFrame]", GroupState], "Iterator[pd.DataFrame]"]
+
+
+def start(run: PipelineRun, options: FraudOptions) -> None:
+    limits = FraudLimits(
+        options.velocity_payments, options.velocity_seconds, options.amount_max, options.amount_factor
+    )
+    payments = read_payments(run.read_stream(options.topic))
+    alerts = find_fraud(payments, limits).unionByName(unreadable(payments))
+    run.write_topic(as_messages(alerts), options.to, name="fraud")
+
+
+def read_payments(messages: DataFrame) -> DataFrame:
+    """The messages as payments; fields that cannot be read are null."""
+    payment = F.from_json(F.col("value").cast("string"), PAYMENT)
+    place = F.concat_ws("/", "topic", F.col("partition").cast("string"), F.col("offset").cast("string"))
+    return messages.select(payment.alias("payment"), place.alias("place"), "timestamp").select(
+        "payment.*", "place", "timestamp"
+    )
+
+
+def is_readable() -> Any:
+    return F.col("card").isNotNull() & F.col("amount").isNotNull() & F.col("at").isNotNull()
+
+
+def find_fraud(payments: DataFrame, limits: FraudLimits) -> DataFrame:
+    """The alerts of every card's payments, over its history."""
+    fields = payments.where(is_readable()).select(
+        "card", F.coalesce("payment", "place").alias("payment"), F.unix_millis("at").alias("at_ms"), "amount"
+    )
+    return fields.groupBy("card").applyInPandasWithState(
+        _judge_card(limits), ALERT, _HISTORY, "append", GroupStateTimeout.ProcessingTimeTimeout
+    )
+
+
+def unreadable(payments: DataFrame) -> DataFrame:
+    """What is no payment, as an alert with its place."""
+    return payments.where(~is_readable()).select(
+        F.lit("unreadable").alias("rule"),
+        "card",
+        F.coalesce("payment", "place").alias("payment"),
+        F.coalesce("at", "timestamp").alias("at"),
+        "amount",
+        F.concat(F.lit("no payment can be read at "), F.col("place")).alias("detail"),
+    )
+
+
+def as_messages(alerts: DataFrame) -> DataFrame:
+    return alerts.select(F.col("card").alias("key"), F.to_json(F.struct(*alerts.columns)).alias("value"))
+
+
+def _judge_card(limits: FraudLimits) -> Judge:
+    """The function that Spark calls once for each card of a batch."""
+
+    def judge_card(key: Any, frames: "Iterator[pd.DataFrame]", state: GroupState) -> "Iterator[pd.DataFrame]":
+        import pandas as pd
+
+        if state.hasTimedOut:
+            state.remove()
+            return
+        history = _remembered(state)
+        found = []
+        payments = [Payment(*row) for frame in frames for row in _rows(frame)]
+        for payment in sorted(payments, key=lambda each: each.at_ms):
+            history, alerts = judge(history, payment, limits)
+            found += [(alert.rule, key[0], *alert[1:]) for alert in alerts]
+        state.update((list(history.recent_ms), *history[1:]))
+        state.setTimeoutDuration(_FORGET_MS)
+        if found:
+            told = pd.DataFrame(found, columns=["rule", "card", "payment", "at", "amount", "detail"])
+            told["at"] = pd.to_datetime(told["at"], unit="ms", utc=True)
+            yield told
+
+    return judge_card
+
+
+def _remembered(state: GroupState) -> CardHistory:
+    if not state.exists:
+        return CardHistory()
+    recent, payments, usual, told = state.get
+    return CardHistory(tuple(recent), payments, usual, told)
+
+
+def _rows(frame: "pd.DataFrame") -> Iterator[tuple[str, int, float]]:
+    """Payment, time and amount of each row, as plain Python values."""
+    columns = (frame["payment"].tolist(), frame["at_ms"].tolist(), frame["amount"].tolist())
+    return zip(*columns, strict=True)

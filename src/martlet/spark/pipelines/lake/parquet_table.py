@@ -1,0 +1,289 @@
+"""A table of Parquet files with a log of commits: exactly once, readable by any tool, on any file system all nodes see.
+
+On disk, below the table's directory (Spark, pyarrow and others pass over names that begin with an underscore):
+
+    date=2026-11-16/batch-7-….parquet     data, visible
+    _staging/<writer>/<batch>/…           data nobody sees yet
+    _martlet_log/columns.json             the columns the table was made with, and its partition column
+    _martlet_log/entries/<writer>.<batch>.json   one commit: files in, files out
+    _martlet_log/folded/<number>.json     old commits in one file, with the names of those it stands for
+
+How it works: a commit is the appearance of its entry, by `link`, which fails if there is one of that name; so of two
+who commit the same batch one wins and the other learns it. Only then are its files moved into place and those it takes
+out removed; whoever dies in between is finished by the next commit, or by the repeated one. The table is all files put
+in less all files taken out, in any order, because no name is ever used again.
+
+A tool that lists the directory instead of reading the log can miss rows for the moment of a commit or compaction, but
+never sees a row twice nor one of an uncommitted batch. `files` reads the log and is exact at every moment.
+
+Proved by: tests/unit/spark/test_lake_table.py.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from martlet.base.randomness import SystemRandomness
+from martlet.spark.pipelines.lake.data_file import DataFile, FilesWriter, flush_to_disk
+from martlet.spark.pipelines.lake.table import LakeError
+
+LOG_FOLDER: Final = "_martlet_log"
+STAGING_FOLDER: Final = "_staging"
+COMPACTION: Final = "compaction"
+
+_UNFOLDED_BATCHES: Final = 10
+"""The newest batches of a writer keep their own entry: a late twin of one must find it."""
+_FOLD_ENTRIES_MIN: Final = 200
+
+
+class _Entry(NamedTuple):
+    """One commit as it stands in the log."""
+
+    name: str
+    adds: list[DataFile]
+    removes: list[DataFile]
+
+
+class _Log(NamedTuple):
+    """All of the log: the fold, and the entries it does not stand for."""
+
+    fold_number: int
+    adds: dict[str, DataFile]
+    removes: dict[str, DataFile]
+    last_batches: dict[str, int]
+    covered: frozenset[str]
+    entries: list[_Entry]
+
+
+class ParquetTable:
+    """The table of one directory. Keeps nothing between calls; any number of processes may use one table."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._entries = os.path.join(path, LOG_FOLDER, "entries")
+        self._folded = os.path.join(path, LOG_FOLDER, "folded")
+        self._columns = os.path.join(path, LOG_FOLDER, "columns.json")
+
+    def staging(self, writer: str, batch: int) -> str:
+        return f"{STAGING_FOLDER}/{writer}/{batch}"
+
+    def prepare(self, schema: pa.Schema, partition_by: str | None) -> None:
+        wanted = {
+            "columns": {field.name: str(field.type) for field in schema},
+            "partition_by": partition_by,
+        }
+        os.makedirs(self._entries, exist_ok=True)
+        os.makedirs(self._folded, exist_ok=True)
+        if not os.path.exists(self._columns):
+            self._create(self._columns, wanted)
+        held = _read_json(self._columns)
+        if held != wanted:
+            raise LakeError(
+                f"{self.path} holds {_describe(held)}, but the pipeline writes {_describe(wanted)}; "
+                "give another directory, or the columns the table was made with"
+            )
+
+    def commit(self, writer: str, batch: int, adds: Sequence[DataFile], removes: Sequence[DataFile] = ()) -> bool:
+        entry = _Entry(_entry_name(writer, batch), list(adds), list(removes))
+        is_new = not self._is_folded(writer, batch) and self._create(
+            os.path.join(self._entries, entry.name),
+            {"adds": [file.as_data() for file in adds], "removes": [file.as_data() for file in removes]},
+        )
+        if is_new:
+            self._publish(entry)
+        else:
+            self.finish_commits()
+        shutil.rmtree(os.path.join(self.path, self.staging(writer, batch)), ignore_errors=True)
+        return is_new
+
+    def has_batch(self, writer: str, batch: int) -> bool:
+        return os.path.exists(os.path.join(self._entries, _entry_name(writer, batch))) or self._is_folded(writer, batch)
+
+    def files(self) -> list[DataFile]:
+        log = self._read_log()
+        adds = dict(log.adds)
+        removes = set(log.removes)
+        for entry in log.entries:
+            adds |= {file.path: file for file in entry.adds}
+            removes |= {file.path for file in entry.removes}
+        return [self._readable(adds[path]) for path in sorted(adds) if path not in removes]
+
+    def finish_commits(self) -> None:
+        """Move and remove what an earlier commit was killed before moving and removing."""
+        for entry in self._read_log().entries:
+            self._publish(entry)
+
+    def compact(self, *, files_min: int, target_bytes: int) -> int:
+        self.finish_commits()
+        gone = 0
+        groups: dict[str, list[DataFile]] = {}
+        for file in self.files():
+            if file.bytes < target_bytes // 2:
+                groups.setdefault(os.path.dirname(file.path), []).append(file)
+        for files in groups.values():
+            if len(files) >= files_min:
+                gone += self._merge(_up_to(files, target_bytes))
+        self._fold()
+        return gone
+
+    def _merge(self, files: Sequence[DataFile]) -> int:
+        """One file in place of several, as one commit."""
+        numbers = [int(name.split(".")[1]) for name in os.listdir(self._entries) if name.startswith(f"{COMPACTION}.")]
+        number = max([*numbers, self._read_log().last_batches.get(COMPACTION, -1)], default=-1) + 1
+        writer = FilesWriter(
+            self.path, staging=self.staging(COMPACTION, number), partition_by=None, prefix=f"{COMPACTION}-{number}"
+        )
+        merged = writer.write_all(self._rows(files))
+        if sum(file.rows for file in merged) != sum(file.rows for file in files):
+            raise LakeError(f"{self.path}: files to be merged do not hold the rows the log says; nothing was changed")
+        folder = os.path.dirname(files[0].path)
+        partition = files[0].partition
+        placed = [
+            DataFile(os.path.join(folder, file.path), file.staged, file.rows, file.bytes, partition) for file in merged
+        ]
+        self.commit(COMPACTION, number, placed, files)
+        return len(files) - len(placed)
+
+    def _rows(self, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
+        for file in files:
+            with pq.ParquetFile(os.path.join(self.path, file.path)) as content:
+                yield from content.iter_batches()
+
+    def _publish(self, entry: _Entry) -> None:
+        """Take out first: a reader of the directory may miss rows for a moment, but must not see one twice."""
+        for file in entry.removes:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.path, file.path))
+        for file in entry.adds:
+            place = os.path.join(self.path, file.path)
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            # Not staged any more: it was moved before, and perhaps removed again since.
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(os.path.join(self.path, file.staged), place)
+
+    def _readable(self, file: DataFile) -> DataFile:
+        """Committed but not moved yet: it is read where it is."""
+        if file.path != file.staged and os.path.exists(os.path.join(self.path, file.staged)):
+            return DataFile(file.staged, file.staged, file.rows, file.bytes, file.partition)
+        return file
+
+    def _create(self, place: str, content: dict[str, Any]) -> bool:
+        """The file with all its content, or False if there is one of that name; never half of it."""
+        draft = f"{place}.{SystemRandomness().token(8).hex()}.draft"
+        with open(draft, "x", encoding="utf-8") as stream:
+            json.dump(content, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        try:
+            os.link(draft, place)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(draft)
+        flush_to_disk(os.path.dirname(place))
+        return True
+
+    def _is_folded(self, writer: str, batch: int) -> bool:
+        return batch <= self._read_fold()[1].last_batches.get(writer, -1)
+
+    def _read_fold(self) -> tuple[int, _Log]:
+        """The newest fold, with its number."""
+        numbers = [int(name.split(".")[0]) for name in _listed(self._folded) if name.endswith(".json")]
+        if not numbers:
+            return -1, _Log(-1, {}, {}, {}, frozenset(), [])
+        data = _read_json(os.path.join(self._folded, f"{max(numbers)}.json"))
+        adds, removes = ({file["path"]: DataFile.from_data(file) for file in data[key]} for key in ("adds", "removes"))
+        log = _Log(max(numbers), adds, removes, data["last_batches"], frozenset(data["covers"]), [])
+        return max(numbers), log
+
+    def _read_log(self) -> _Log:
+        """A fold may take entries away between listing and reading them: then all is read again."""
+        while True:
+            _, log = self._read_fold()
+            names = [name for name in _listed(self._entries) if name.endswith(".json") and name not in log.covered]
+            try:
+                entries = [self._read_entry(name) for name in sorted(names, key=_entry_order)]
+            except FileNotFoundError:
+                continue
+            return log._replace(entries=entries)
+
+    def _read_entry(self, name: str) -> _Entry:
+        data = _read_json(os.path.join(self._entries, name))
+        return _Entry(name, *([DataFile.from_data(file) for file in data[key]] for key in ("adds", "removes")))
+
+    def _fold(self) -> None:
+        """Put old entries into one file, so that reading the log stays quick in a table of many batches."""
+        log = self._read_log()
+        newest: dict[str, int] = {}
+        for entry in log.entries:
+            writer, batch = _entry_order(entry.name)
+            newest[writer] = max(batch, newest.get(writer, -1))
+        old = [
+            entry
+            for entry in log.entries
+            if _entry_order(entry.name)[1] <= newest[_entry_order(entry.name)[0]] - _UNFOLDED_BATCHES
+        ]
+        if len(old) < _FOLD_ENTRIES_MIN:
+            return
+        adds, removes, last = dict(log.adds), dict(log.removes), dict(log.last_batches)
+        for entry in old:
+            adds |= {file.path: file for file in entry.adds}
+            removes |= {file.path: file for file in entry.removes}
+            writer, batch = _entry_order(entry.name)
+            last[writer] = max(batch, last.get(writer, -1))
+        gone = adds.keys() & removes.keys()
+        content = {
+            "adds": [file.as_data() for path, file in adds.items() if path not in gone],
+            "removes": [file.as_data() for path, file in removes.items() if path not in gone],
+            "last_batches": last,
+            "covers": [entry.name for entry in old],
+        }
+        if self._create(os.path.join(self._folded, f"{log.fold_number + 1}.json"), content):
+            for entry in old:
+                os.unlink(os.path.join(self._entries, entry.name))
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(self._folded, f"{log.fold_number}.json"))
+
+
+def _entry_name(writer: str, batch: int) -> str:
+    return f"{writer}.{batch}.json"
+
+
+def _entry_order(name: str) -> tuple[str, int]:
+    writer, batch, _ = name.rsplit(".", 2)
+    return writer, int(batch)
+
+
+def _up_to(files: Sequence[DataFile], target_bytes: int) -> list[DataFile]:
+    """As many as fit into one file of the target's size, two at least."""
+    chosen: list[DataFile] = []
+    size = 0
+    for file in files:
+        if len(chosen) >= 2 and size + file.bytes > target_bytes:
+            break
+        chosen.append(file)
+        size += file.bytes
+    return chosen
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+
+
+def _read_json(path: str) -> Any:
+    with open(path, encoding="utf-8") as stream:
+        return json.load(stream)
+
+
+def _describe(table: Any) -> str:
+    columns = ", ".join(f"{name} {kind}" for name, kind in table["columns"].items())
+    return f"{columns} by {table['partition_by']}" if table["partition_by"] else columns

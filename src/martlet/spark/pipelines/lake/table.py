@@ -1,0 +1,81 @@
+"""What a pipeline asks of a lake table, and the two layouts behind it.
+
+Rules: whoever writes a table goes through `LakeTable`; what a layout keeps on disk is known to its own module only.
+
+Invariants: (L1) after any crash and any repetition, a batch of a writer is in the table once or not at all; (L2) rows
+of a batch that was not committed are seen by nobody who reads through `files`; (L3) a table keeps the columns it was
+made with: a batch with others is refused.
+
+Proved by: tests/unit/spark/test_lake_table.py, tests/spark/test_archive.py.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from martlet.base.errors import MartletError
+from martlet.spark.pipelines.lake.data_file import DataFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LAYOUTS: Final = ("parquet", "delta")
+
+
+class LakeError(MartletError):
+    """A table cannot be used as asked; the text says what to do."""
+
+
+class LakeTable(Protocol):
+    """A table in a directory. Tasks only take `staging` from it; everything else happens at the driver."""
+
+    path: str
+
+    def staging(self, writer: str, batch: int) -> str | None:
+        """Where tasks put the files of a batch, relative to the table; None: at their final places."""
+        ...
+
+    def prepare(self, schema: "pa.Schema", partition_by: str | None) -> None:
+        """Make the table if there is none; raises LakeError if there is one with other columns (L3)."""
+        ...
+
+    def commit(self, writer: str, batch: int, adds: Sequence[DataFile], removes: Sequence[DataFile] = ()) -> bool:
+        """Put files in and take files out as one step; False when this batch of this writer was in already (L1)."""
+        ...
+
+    def has_batch(self, writer: str, batch: int) -> bool:
+        """Whether the batch has been committed."""
+        ...
+
+    def files(self) -> list[DataFile]:
+        """The files that are the table now, sorted by path; their paths can be read at once."""
+        ...
+
+    def compact(self, *, files_min: int, target_bytes: int) -> int:
+        """Merge small files where there are so many in one partition; returns how many files went."""
+        ...
+
+
+def open_table(path: str, layout: str) -> LakeTable:
+    """The table of a directory, whether it exists yet or not."""
+    if layout == "parquet":
+        from martlet.spark.pipelines.lake.parquet_table import ParquetTable
+
+        return ParquetTable(path)
+    if layout == "delta":
+        try:
+            from martlet.spark.pipelines.lake.delta_table import DeltaLakeTable
+        except ModuleNotFoundError as error:
+            raise LakeError(f"the layout delta needs the package {error.name}: pip install 'martlet[delta]'") from error
+        return DeltaLakeTable(path)
+    raise LakeError(f"there is no layout {layout!r}; there are {' and '.join(LAYOUTS)}")
+
+
+def layout_of(path: str) -> str | None:
+    """Which layout a directory has; None when it holds no table of ours."""
+    import os
+
+    from martlet.spark.pipelines.lake.parquet_table import LOG_FOLDER
+
+    if os.path.isdir(os.path.join(path, "_delta_log")):
+        return "delta"
+    return "parquet" if os.path.isdir(os.path.join(path, LOG_FOLDER)) else None

@@ -1,0 +1,131 @@
+"""How a user's file says what its functions read and write: the decorator `flow`, and loading such a file.
+
+How it works: `flow` only notes on the function what it reads and writes; the runner finds the noted functions in the
+file, in the order they stand there, and starts each as a query of its own. Parameters after the first have defaults,
+which `--set NAME=VALUE` replaces, in the default's type.
+
+Rules: no Spark at import.
+"""
+
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from martlet.base.errors import MartletError
+
+if TYPE_CHECKING:
+    from martlet.spark.pipelines.run import PipelineRun
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_NOTE: Final = "__martlet_flow__"
+_MODULE: Final = "martlet_pipeline_file"
+
+
+class PipelineFileError(MartletError):
+    """A user's file cannot be run; the text says why and what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTarget:
+    """A lake table as the place a flow writes to."""
+
+    path: str
+    layout: str
+    partition_by: str | None
+
+
+def lake(path: str, *, layout: str = "parquet", partition_by: str | None = None) -> LakeTarget:
+    """A table in a directory, written exactly once."""
+    return LakeTarget(path, layout, partition_by)
+
+
+class FlowNote(NamedTuple):
+    """What `flow` notes on a function."""
+
+    reads: str
+    writes: str | LakeTarget
+    function: Callable[..., Any]
+
+
+def flow(*, reads: str, writes: str | LakeTarget) -> Callable[[Function], Function]:
+    """A function from the messages of a topic (several by commas) to what is written to a topic or a table."""
+
+    def note(function: Function) -> Function:
+        setattr(function, _NOTE, FlowNote(reads, writes, function))
+        return function
+
+    return note
+
+
+def load_flows(path: str) -> list[FlowNote]:
+    """The flows of a file; raises PipelineFileError when it cannot be read or has none."""
+    module = _load_module(path)
+    notes = [note for value in vars(module).values() if isinstance(note := getattr(value, _NOTE, None), FlowNote)]
+    own = [note for note in notes if note.function.__module__ == _MODULE]
+    if not own:
+        raise PipelineFileError(
+            f"{path} has no flow; write a function from a DataFrame to a DataFrame with "
+            "@flow(reads=TOPIC, writes=TOPIC) above it (from martlet.spark.pipelines import flow)"
+        )
+    return own
+
+
+def _load_module(path: str) -> ModuleType:
+    if not os.path.isfile(path):
+        raise PipelineFileError(f"there is no file {path}")
+    specification = importlib.util.spec_from_file_location(_MODULE, path)
+    if specification is None or specification.loader is None:
+        raise PipelineFileError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[_MODULE] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+def start_flows(run: "PipelineRun", notes: list[FlowNote], settings: Mapping[str, str]) -> None:
+    """Start every flow of a file, each with the settings that its function has parameters for."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[_MODULE])
+    wanted = {name for note in notes for name in list(inspect.signature(note.function).parameters)[1:]}
+    unknown = sorted(settings.keys() - wanted)
+    if unknown:
+        known = f"; there are {', '.join(sorted(wanted))}" if wanted else ""
+        raise PipelineFileError(f"no flow of this file has a parameter {unknown[0]!r}{known}")
+    for note in notes:
+        frame = note.function(run.read_stream(note.reads), **_arguments(note.function, settings))
+        if isinstance(note.writes, LakeTarget):
+            run.write_lake(
+                frame,
+                note.writes.path,
+                layout=note.writes.layout,
+                partition_by=note.writes.partition_by,
+                name=note.function.__name__,
+            )
+        else:
+            run.write_topic(frame, note.writes, name=note.function.__name__)
+
+
+def _arguments(function: Callable[..., Any], settings: Mapping[str, str]) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
+    for name, parameter in list(inspect.signature(function).parameters.items())[1:]:
+        if name in settings:
+            arguments[name] = _in_type_of(parameter.default, name, settings[name])
+    return arguments
+
+
+def _in_type_of(default: object, name: str, text: str) -> object:
+    if isinstance(default, bool):
+        return text.lower() in ("true", "yes", "on", "1")
+    if isinstance(default, int | float):
+        try:
+            return type(default)(text)
+        except ValueError:
+            raise PipelineFileError(f"{name} must be a number like {default}, not {text!r}") from None
+    return text

@@ -1,0 +1,16 @@
+"""A short run of what `./dev chaos` does for as long as you like: every fault under load, nothing acknowledged lost."""
+
+from pathlib import Path
+
+import pytest
+from bench.chaos import VIOLATIONS_SHOWN, run_chaos
+
+_SECONDS = 150.0
+
+
+@pytest.mark.timeout(420)
+def test_a_cluster_under_every_fault_loses_nothing_and_recovers_each_time(tmp_path: Path) -> None:
+    report = run_chaos(tmp_path, seconds=_SECONDS, seed=20)
+    assert report.violations[:VIOLATIONS_SHOWN] == [], report.summary()
+    assert report.faults.total() >= 15, report.table()
+    assert len(report.faults) >= 6, report.table()

@@ -1,0 +1,284 @@
+"""One fault at a time on a real cluster: what a client may see of it, and what it may never see.
+
+All tests share a cluster and leave it whole. The faults in every combination are in `test_chaos.py`.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bench.batches import build_values_batch
+from bench.chaos_replicas import differences
+from bench.wire_client import RequestRefused, WireClient
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from martlet.base.errors import ErrorCode
+from tests.cluster.links import CLIENTS, STORE, Cut
+from tests.cluster.running_cluster import RunningCluster
+
+_AFTER_LEASE_SECONDS = 2.0
+_SLOW_MACHINE_SECONDS = 8.0
+"""Other tests share the machine; the exact figures come from `./dev bench failover`."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    racks = {number: {"rack": f"rack-{number}"} for number in (1, 2, 3)}
+    with RunningCluster(3, directory=tmp_path_factory.mktemp("cluster"), own_settings=racks) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(cluster: RunningCluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    name = request.node.name.removeprefix("test_")[:60]
+    cluster.create_topic(name, partitions=1, replication=3, config={"min.insync.replicas": "2"})
+    yield name
+    cluster.heal(deliver=False)
+    for number, broker in cluster.brokers.items():
+        if not broker.is_running:
+            cluster.start(number)
+    cluster.wait_in_sync(name)
+
+
+def publish(cluster: RunningCluster, topic: str, count: int = 1, *, seconds: float = 30) -> list[int]:
+    """Publish with a patient client; the offsets."""
+    offsets: list[int] = []
+    failures: list[str] = []
+
+    def on_delivery(error: object, message: object) -> None:
+        if error is not None:
+            failures.append(str(error))
+        else:
+            offsets.append(message.offset())  # type: ignore[attr-defined]
+
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "enable.idempotence": True,
+            "message.timeout.ms": int(seconds * 1000),
+            "reconnect.backoff.max.ms": 200,
+            "log_level": 0,
+        }
+    )
+    for _ in range(count):
+        producer.produce(topic, b"message", on_delivery=on_delivery)
+    producer.flush(seconds + 5)
+    assert failures == []
+    assert len(offsets) == count
+    return offsets
+
+
+def wire_client(cluster: RunningCluster, number: int, seconds: float = 30) -> WireClient:
+    return WireClient(int(cluster.servers_of(number).rpartition(":")[2]), timeout_seconds=seconds)
+
+
+def new_leader(cluster: RunningCluster, topic: str, old: int) -> int:
+    """Wait until the other brokers know of another leader."""
+    others = [number for number in cluster.brokers if number != old]
+
+    def leaders() -> set[int]:
+        told = [cluster.metadata(topic, from_broker=number).topics[topic].partitions[0] for number in others]
+        return {int(one.leader) for one in told}
+
+    cluster.wait_until(lambda: len(leaders() - {old, -1}) == 1 and old not in leaders(), f"another leader than {old}")
+    (found,) = leaders()
+    return found
+
+
+def test_a_killed_leader_is_replaced_and_nothing_is_lost(cluster: RunningCluster, topic: str) -> None:
+    assert publish(cluster, topic, 100) == list(range(100))
+    old = cluster.leader_of(topic)
+    killed_at = time.monotonic()
+    cluster.kill(old)
+    new = new_leader(cluster, topic, old)
+    seconds = time.monotonic() - killed_at
+    assert new != old
+    assert seconds < cluster.lease_seconds + _AFTER_LEASE_SECONDS + _SLOW_MACHINE_SECONDS
+    assert publish(cluster, topic, 10) == list(range(100, 110))
+    cluster.start(old)
+    cluster.wait_in_sync(topic)
+    assert differences(cluster, topic, 1) == []
+
+
+def test_a_clean_stop_hands_the_leadership_over_first(cluster: RunningCluster, topic: str) -> None:
+    publish(cluster, topic, 10)
+    old = cluster.leader_of(topic)
+    cluster.stop(old)
+    others = [number for number in cluster.brokers if number != old]
+    found = {cluster.metadata(topic, from_broker=n).topics[topic].partitions[0].leader for n in others}
+    # No lease had to run out: the others know of the new leader as soon as the process has ended.
+    assert old not in found
+    assert -1 not in found
+    assert publish(cluster, topic, 10) == list(range(10, 20))
+
+
+def test_a_leader_that_was_replaced_while_paused_acknowledges_nothing(cluster: RunningCluster, topic: str) -> None:
+    publish(cluster, topic, 10)
+    old = cluster.leader_of(topic)
+    results: list[int] = []
+    with wire_client(cluster, old) as client:
+        info = client.topic(topic)
+        assert client.publish(topic, 0, build_values_batch([b"before"])).error_code == 0
+        cluster.pause(old)
+        thread = threading.Thread(
+            target=lambda: results.append(client.publish(topic, 0, build_values_batch([b"zombie"])).error_code)
+        )
+        thread.start()
+        new_leader(cluster, topic, old)
+        assert publish(cluster, topic, 10) == list(range(11, 21))
+        cluster.resume(old)
+        thread.join(30)
+        assert results[0] != 0
+        # By now it may follow, and answer as a follower does; but never from a log of its own.
+        with wire_client(cluster, old) as reader, contextlib.suppress(RequestRefused):
+            assert b"zombie" not in bytes(reader.fetch(info, 0, 11, max_bytes=1 << 20).records)
+    cluster.wait_in_sync(topic)
+    assert differences(cluster, topic, 1) == []
+
+
+def test_a_leader_cut_off_from_everybody_but_a_client_acknowledges_nothing(cluster: RunningCluster, topic: str) -> None:
+    publish(cluster, topic, 10)
+    old = cluster.leader_of(topic)
+    with wire_client(cluster, old) as client:
+        client.topic(topic)
+        cluster.isolate(old, Cut.SILENT)
+        result = client.publish(topic, 0, build_values_batch([b"into the void"]), timeout_ms=2_000)
+        assert result.error_code != 0
+        new_leader(cluster, topic, old)
+        publish(cluster, topic, 10)
+        result = client.publish(topic, 0, build_values_batch([b"into the void"]), timeout_ms=2_000)
+        assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    cluster.heal()
+    cluster.wait_in_sync(topic)
+    assert differences(cluster, topic, 1) == []
+
+
+def test_a_broker_with_an_empty_disk_gets_everything_back(cluster: RunningCluster, topic: str) -> None:
+    publish(cluster, topic, 500)
+    cluster.wait_in_sync(topic)
+    number = cluster.leader_of(topic)
+    cluster.wipe(number)
+    assert publish(cluster, topic, 10) == list(range(500, 510))
+    cluster.start(number)
+    cluster.wait_in_sync(topic)
+    assert differences(cluster, topic, 1) == []
+
+
+def test_a_damaged_tail_of_a_follower_is_fetched_again(cluster: RunningCluster, topic: str) -> None:
+    publish(cluster, topic, 200)
+    cluster.wait_in_sync(topic)
+    leader = cluster.leader_of(topic)
+    follower = next(number for number in cluster.brokers if number != leader)
+    cluster.kill(follower)
+    _flip_a_byte(cluster.brokers[follower].log_of(f"{topic}-0"))
+    publish(cluster, topic, 10)
+    cluster.start(follower)
+    cluster.wait_in_sync(topic)
+    assert differences(cluster, topic, 1) == []
+
+
+def _flip_a_byte(directory: Path) -> None:
+    log = max(directory.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    assert data
+    data[-5] ^= 0xFF
+    log.write_bytes(data)
+
+
+def test_a_follower_that_cannot_reach_its_leader_leaves_the_in_sync_set_and_returns(
+    cluster: RunningCluster, topic: str
+) -> None:
+    publish(cluster, topic, 10)
+    leader = cluster.leader_of(topic)
+    follower, other = (number for number in cluster.brokers if number != leader)
+    cluster.links.cut(follower, leader, Cut.ANSWERS)
+    publish(cluster, topic, 10)
+
+    def in_sync() -> set[int]:
+        return set(cluster.metadata(topic).topics[topic].partitions[0].isrs)
+
+    cluster.wait_until(lambda: in_sync() == {leader, other}, f"broker {follower} to be out of sync")
+    assert publish(cluster, topic, 10) == list(range(20, 30))
+    cluster.heal()
+    cluster.wait_in_sync(topic)
+    assert cluster.leader_of(topic) == leader
+    assert differences(cluster, topic, 1) == []
+
+
+def test_a_consumer_of_a_followers_rack_reads_from_that_follower(cluster: RunningCluster, topic: str) -> None:
+    publish(cluster, topic, 100)
+    leader = cluster.leader_of(topic)
+    follower = next(number for number in cluster.brokers if number != leader)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": topic,
+            "client.rack": f"rack-{follower}",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        assert len(consumer.consume(100, 20)) == 100
+        publish(cluster, topic, 100)
+        # Nobody but a follower can give it the rest.
+        cluster.links.cut(CLIENTS, leader, Cut.SILENT)
+        assert len(consumer.consume(100, 20)) == 100
+    finally:
+        cluster.heal(deliver=False)
+        consumer.close()
+
+
+def test_without_the_store_nobody_acknowledges_for_longer_than_the_lease(cluster: RunningCluster, topic: str) -> None:
+    publish(cluster, topic, 10)
+    leader = cluster.leader_of(topic)
+    with wire_client(cluster, leader) as client:
+        client.topic(topic)
+        cluster.etcd.kill()
+        try:
+            time.sleep(cluster.lease_seconds + 0.5)
+            result = client.publish(topic, 0, build_values_batch([b"unled"]), timeout_ms=2_000)
+        finally:
+            cluster.etcd.start()
+        assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert publish(cluster, topic, 5) == list(range(10, 15))
+
+
+def test_a_store_outage_shorter_than_the_lease_is_not_noticed(cluster: RunningCluster, topic: str) -> None:
+    publish(cluster, topic, 1)
+    leader = cluster.leader_of(topic)
+    with wire_client(cluster, leader) as client:
+        client.topic(topic)
+        cluster.etcd.pause()
+        try:
+            assert client.publish(topic, 0, build_values_batch([b"meanwhile"])).error_code == 0
+        finally:
+            cluster.etcd.resume()
+    assert cluster.leader_of(topic) == leader
+
+
+def test_a_broker_that_lost_the_store_alone_is_replaced_and_comes_back(cluster: RunningCluster, topic: str) -> None:
+    publish(cluster, topic, 1)
+    old = cluster.leader_of(topic)
+    cluster.links.cut(old, STORE, Cut.SILENT)
+    new_leader(cluster, topic, old)
+    assert publish(cluster, topic, 5) == list(range(1, 6))
+    cluster.heal()
+    cluster.wait_in_sync(topic)
+    assert cluster.brokers[old].is_running
+
+
+def test_a_compacted_store_history_is_caught_up_with(cluster: RunningCluster, topic: str) -> None:
+    publish(cluster, topic, 1)
+    cluster.links.cut(2, STORE, Cut.CLOSED)
+    cluster.ask_for_topic(f"{topic}-later")
+    cluster.etcd.put_as_a_stranger(10)
+    cluster.etcd.compact(cluster.etcd.revision())
+    cluster.heal()
+    cluster.wait_in_sync(f"{topic}-later")
+    cluster.wait_in_sync(topic)
+    assert publish(cluster, topic, 5) == list(range(1, 6))

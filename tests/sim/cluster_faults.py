@@ -1,0 +1,251 @@
+"""What strikes a simulated cluster: machines, disks, network, clocks and the metadata store, one fault at a time.
+
+Every fault is drawn when the run is planned (when, what, how long) and finds its victim when it strikes: half of the
+time the process that leads something then. Power losses and wiped disks are held back while the promise does not
+cover one more of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from martlet.base.ids import BrokerId
+from martlet.cluster.keys import live_key
+from martlet.testing.sim_link import LinkQuality
+from martlet.testing.sim_remote_store import STORE_NAME, CommitFault
+from martlet.testing.sim_scheduler import NS_PER_MS
+
+if TYPE_CHECKING:
+    from tests.sim.cluster_run import ClusterRun
+
+_MINUTE_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing to go wrong."""
+
+    at_ms: int
+    kind: str
+    length_ms: int
+    draw: int
+    """Decides what is left to decide when it strikes."""
+
+
+class Faults:
+    """Plans and carries out the faults of one run; `struck` tells which came to pass."""
+
+    def __init__(self, run: "ClusterRun") -> None:
+        self.run = run
+        self.world = run.world
+        self.struck: list[str] = []
+        self._kinds: dict[str, tuple[int, Callable[[Fault, BrokerId], bool | None]]] = {
+            "kill": (6, self._kill),
+            "power loss": (5, self._power_loss),
+            "wipe": (2, self._wipe),
+            "crash at a disk change": (3, self._crash_at_disk_change),
+            "pause": (5, self._pause),
+            "clean stop": (3, self._clean_stop),
+            "clean stop and power loss": (2, self._clean_stop_and_power_loss),
+            "isolate": (3, self._isolate),
+            "cut": (4, self._cut),
+            "cut one way": (5, self._cut_one_way),
+            "reset": (2, self._reset),
+            "slow": (2, self._slow),
+            "drip": (1, self._drip),
+            "disk stall": (2, self._stall),
+            "failing sync": (1, self._failing_sync),
+            "failing write": (1, self._failing_write),
+            "clock jump": (1, self._clock_jump),
+            "commit lost before": (3, partial(self._lose_commit, CommitFault.BEFORE)),
+            "commit lost after": (4, partial(self._lose_commit, CommitFault.AFTER)),
+            "commit late": (3, partial(self._lose_commit, CommitFault.LATE)),
+            "watch lag": (4, self._watch_lag),
+            "watch broken": (1, self._watch_broken),
+            "watch lag and compaction": (2, self._watch_lag_and_compaction),
+            "lease ends early": (4, self._lease_early),
+            "leases end late": (1, self._leases_late),
+            "store outage": (2, self._store_outage),
+            "publisher crash": (1, self._publisher_crash),
+        }
+
+    def plan(self, begin_ms: int, end_ms: int, count: int) -> None:
+        """Draw so many faults for that time."""
+        draw = self.world.workload.below
+        kinds = [kind for kind, (weight, _) in self._kinds.items() for _ in range(weight)]
+        for _ in range(count):
+            # Short ones more often than long ones; up to twice a lease.
+            length_ms = 50 + draw(1 + draw(2 * self.run.lease_ms))
+            fault = Fault(begin_ms + draw(end_ms - begin_ms), kinds[draw(len(kinds))], length_ms, draw(1 << 30))
+            self.world.at_ms(fault.at_ms, partial(self._strike, fault))
+
+    def _strike(self, fault: Fault) -> None:
+        if self.run.is_over:
+            return
+        victim = self._victim(fault)
+        strike = self._kinds[fault.kind][1]
+        if strike(fault, victim) is not False:
+            self.struck.append(f"{fault.at_ms} {fault.kind} {victim} for {fault.length_ms}")
+            self.world.scheduler.note("fault", f"{fault.kind} {victim} {fault.length_ms}")
+
+    def _victim(self, fault: Fault) -> BrokerId:
+        brokers = list(self.run.brokers)
+        if fault.draw % 2:
+            leaders = [
+                record.leader for record in self.run.ghost.store.partitions.values() if record.leader is not None
+            ]
+            if leaders:
+                return leaders[fault.draw // 2 % len(leaders)]
+        return brokers[fault.draw // 2 % len(brokers)]
+
+    def _end_ms(self, fault: Fault) -> int:
+        return self.world.now_ms + fault.length_ms
+
+    # --- processes and machines
+
+    def _kill(self, fault: Fault, victim: BrokerId) -> None:
+        self.run.stay_down(victim, self._end_ms(fault))
+        self.run.brokers[victim].crash(power_loss=False)
+
+    def _power_loss(self, fault: Fault, victim: BrokerId) -> bool:
+        if not self.run.may_lose(victim):
+            return False
+        self.run.stay_down(victim, self._end_ms(fault))
+        self.run.brokers[victim].crash(power_loss=True)
+        return True
+
+    def _wipe(self, fault: Fault, victim: BrokerId) -> bool:
+        if not self.run.may_lose(victim):
+            return False
+        self.run.stay_down(victim, self._end_ms(fault))
+        self.run.wipe(victim)
+        return True
+
+    def _crash_at_disk_change(self, fault: Fault, victim: BrokerId) -> bool:
+        host = self.run.brokers[victim]
+        host.dies_by_power = bool(fault.draw & 2) and self.run.may_lose(victim)
+        if not host.is_running:
+            return False
+        if host.dies_by_power:
+            self.run.armed.append(victim)
+        self.run.stay_down(victim, self._end_ms(fault))
+        host.disk.stop_after(fault.draw % 40)
+        return True
+
+    def _pause(self, fault: Fault, victim: BrokerId) -> bool:
+        self.run.brokers[victim].pause(2 * fault.length_ms)
+        return self.run.brokers[victim].is_running
+
+    def _clean_stop(self, fault: Fault, victim: BrokerId) -> None:
+        self.run.stay_down(victim, self._end_ms(fault))
+        self.run.stop_requests[victim].send()
+
+    def _clean_stop_and_power_loss(self, fault: Fault, victim: BrokerId) -> None:
+        self.run.stay_down(victim, self.world.now_ms + _MINUTE_MS)
+        self.run.stop_requests[victim].send()
+        self.world.at_ms(self.world.now_ms + 3_000, partial(self._power_off, victim))
+
+    def _power_off(self, victim: BrokerId) -> None:
+        """Once it has stopped cleanly, nothing can be lost any more; if it has not, leave it."""
+        self.run.stay_down(victim, self.world.now_ms)
+        if not self.run.brokers[victim].is_running:
+            self.run.brokers[victim].crash(power_loss=True)
+
+    def _publisher_crash(self, fault: Fault, victim: BrokerId) -> None:
+        self.run.restart_publisher(fault.draw // 2)
+
+    # --- network
+
+    def _others(self, victim: BrokerId) -> list[str]:
+        brokers = [host.name for broker, host in self.run.brokers.items() if broker != victim]
+        return [*brokers, *brokers, STORE_NAME, *(host.name for host in self.run.client_hosts)]
+
+    def _pair(self, fault: Fault, victim: BrokerId) -> tuple[str, str]:
+        others = self._others(victim)
+        pair = self.run.brokers[victim].name, others[fault.draw // 8 % len(others)]
+        return pair if fault.draw & 4 else pair[::-1]
+
+    def _isolate(self, fault: Fault, victim: BrokerId) -> None:
+        network, name = self.world.network, self.run.brokers[victim].name
+        network.isolate(name)
+        for other in dict.fromkeys(self._others(victim)):
+            # One link after the other comes back.
+            heal_at_ms = self._end_ms(fault) + self.world.workload.below(500)
+            self.world.at_ms(heal_at_ms, partial(network.heal, name, other))
+
+    def _cut(self, fault: Fault, victim: BrokerId) -> None:
+        pair = self._pair(fault, victim)
+        self.world.network.cut(*pair)
+        self.world.at_ms(self._end_ms(fault), partial(self.world.network.heal, *pair))
+
+    def _cut_one_way(self, fault: Fault, victim: BrokerId) -> None:
+        pair = self._pair(fault, victim)
+        self.world.network.cut_one_way(*pair)
+        self.world.at_ms(self._end_ms(fault), partial(self.world.network.heal, *pair))
+
+    def _reset(self, fault: Fault, victim: BrokerId) -> None:
+        self.world.network.reset(*self._pair(fault, victim))
+
+    def _slow(self, fault: Fault, victim: BrokerId) -> None:
+        """Packets take up to a second."""
+        quality = self.world.network.link(*self._pair(fault, victim)).quality
+        slowest = 10 + fault.draw % 1_000
+        quality.latency_ns_min, quality.latency_ns_max = slowest * NS_PER_MS // 2, slowest * NS_PER_MS
+        self.world.at_ms(self._end_ms(fault), partial(_restore, quality))
+
+    def _drip(self, fault: Fault, victim: BrokerId) -> None:
+        pair = self._pair(fault, victim)
+        self.world.network.slow_drip(*pair, 1 + fault.draw % 50)
+        self.world.at_ms(self._end_ms(fault), partial(self.world.network.slow_drip, *pair, None))
+
+    # --- disks and clocks
+
+    def _stall(self, fault: Fault, victim: BrokerId) -> None:
+        self.run.brokers[victim].stall_disk(2 * fault.length_ms)
+
+    def _failing_sync(self, fault: Fault, victim: BrokerId) -> bool:
+        self.run.brokers[victim].disk.fail_next_sync()
+        return self.run.brokers[victim].is_running
+
+    def _failing_write(self, fault: Fault, victim: BrokerId) -> bool:
+        self.run.brokers[victim].disk.fail_next_write()
+        return self.run.brokers[victim].is_running
+
+    def _clock_jump(self, fault: Fault, victim: BrokerId) -> None:
+        self.run.brokers[victim].clock.jump(fault.draw % _MINUTE_MS - _MINUTE_MS // 2)
+
+    # --- the store
+
+    def _lose_commit(self, kind: CommitFault, fault: Fault, victim: BrokerId) -> None:
+        for _ in range(1 + fault.draw // 2 % 3):
+            self.world.store_server.lose_next_commit(kind)
+
+    def _watch_lag(self, fault: Fault, victim: BrokerId) -> None:
+        server = self.world.store_server
+        server.hold_watches(self.run.brokers[victim].name)
+        self.world.at_ms(self._end_ms(fault), server.release_watches)
+
+    def _watch_broken(self, fault: Fault, victim: BrokerId) -> None:
+        self.world.store_server.break_watches()
+
+    def _watch_lag_and_compaction(self, fault: Fault, victim: BrokerId) -> None:
+        self._watch_lag(fault, victim)
+        server = self.world.store_server
+        self.world.at_ms(self._end_ms(fault) - 1, server.state.compact)
+
+    def _lease_early(self, fault: Fault, victim: BrokerId) -> None:
+        self.world.store_server.state.end_lease_of(live_key(victim))
+
+    def _leases_late(self, fault: Fault, victim: BrokerId) -> None:
+        self.world.store_server.state.restart_leases(self.world.clock.now_ms())
+
+    def _store_outage(self, fault: Fault, victim: BrokerId) -> None:
+        server = self.world.store_server
+        server.stop()
+        self.world.at_ms(self._end_ms(fault), server.heal)
+
+
+def _restore(quality: LinkQuality) -> None:
+    usual = LinkQuality()
+    quality.latency_ns_min, quality.latency_ns_max = usual.latency_ns_min, usual.latency_ns_max

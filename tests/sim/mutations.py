@@ -1,0 +1,214 @@
+"""The guards of replication taken away one at a time: the simulator must find each out, or it proves nothing.
+
+`python -m tests.sim.mutations --seeds 2000` says at which seed each one is found, and by which invariant. Every mutation
+is a function that patches the brokers' code; nothing in the package knows of them.
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from martlet.base.ids import BrokerId, Incarnation, Member
+from martlet.broker import fetch_wait, replica_fetch
+from martlet.broker.handlers.produce import WaitingProduce
+from martlet.broker.membership import Membership
+from martlet.broker.partition import Partition
+from martlet.cluster import controller_decisions, reassignment, replica_decisions
+from martlet.cluster.records import PartitionRecord
+from martlet.cluster.store import Change
+from martlet.replication.in_sync import Proposed, Settled
+from martlet.replication.leader import LeaderReplica
+from martlet.testing.sim_host import HostDisk
+from martlet.testing.sim_remote_store import RemoteStore
+from tests.sim.cluster_run import run_seed
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+def acknowledge_before_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    original = WaitingProduce.wait
+
+    def wait(self: WaitingProduce, timeout_ms: int, *, by_all: bool) -> None:
+        original(self, timeout_ms, by_all=False)
+
+    patch.setattr(WaitingProduce, "wait", wait)
+
+
+def high_watermark_by_the_committed_set(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Proposed, "maximal", property(lambda self: self.members))
+
+
+def joining_without_the_epochs_start(patch: pytest.MonkeyPatch) -> None:
+    def may_join(self: LeaderReplica, progress: Any) -> bool:
+        return progress.member not in self.in_sync.committed and progress.end_offset >= self.high_watermark
+
+    patch.setattr(LeaderReplica, "_may_join", may_join)
+    original = LeaderReplica.__init__
+
+    # The broker asks early by the same rule.
+    def init(self: LeaderReplica, *arguments: Any, **options: Any) -> None:
+        original(self, *arguments, **options)
+        self.epoch_start_offset = self.high_watermark
+
+    patch.setattr(LeaderReplica, "__init__", init)
+
+
+def fetches_without_epochs(patch: pytest.MonkeyPatch) -> None:
+    def check_fetch(self: LeaderReplica, member: Member, leader_epoch: int) -> None:
+        return None
+
+    patch.setattr(LeaderReplica, "check_fetch", check_fetch)
+    patch.setattr(replica_fetch, "_diverging", lambda partition, asked: None)
+    patch.setattr(fetch_wait, "diverging_epoch", lambda partition, asked: None)
+
+
+def cutting_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    original = Partition.follow
+
+    def follow(self: Partition, record: PartitionRecord) -> None:
+        original(self, record)
+        if self.high_watermark < self.log.end_offset:
+            self.cut_to(self.high_watermark, 0)
+
+    patch.setattr(Partition, "follow", follow)
+
+
+def entries_without_incarnation(patch: pytest.MonkeyPatch) -> None:
+    def live_member(entry: Member, live: Any) -> Member | None:
+        broker = live.get(entry.broker)
+        return None if broker is None else Member(broker.id, broker.incarnation)
+
+    for module in (replica_decisions, controller_decisions, reassignment):
+        patch.setattr(module, "live_member", live_member)
+
+
+def taking_a_lost_answer_for_a_refusal(patch: pytest.MonkeyPatch) -> None:
+    """The commit is simply tried again, as if the first one could no longer happen."""
+
+    def unanswered(self: LeaderReplica) -> None:
+        self.in_sync = Settled(self.in_sync.committed)
+        self.proposal_refused()
+
+    patch.setattr(LeaderReplica, "proposal_unanswered", unanswered)
+
+
+def resuming_a_watch_where_the_store_is(patch: pytest.MonkeyPatch) -> None:
+    original = RemoteStore.watch
+
+    async def watch(self: RemoteStore, prefix: str, after_revision: int) -> AsyncGenerator[Change, None]:
+        here = max(after_revision, self._server.state.revision)
+        async for change in original(self, prefix, here):
+            yield change
+
+    patch.setattr(RemoteStore, "watch", watch)
+
+
+def no_unclean_exclusion(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Membership, "_is_clean", lambda self, *found: True)
+
+
+def skipping_directory_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(HostDisk, "sync_directory", lambda self, path: None)
+
+
+def high_watermark_below_the_minimum(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LeaderReplica, "has_enough_in_sync", property(lambda self: True))
+
+
+def acknowledging_after_leadership(patch: pytest.MonkeyPatch) -> None:
+    original = WaitingProduce._refusal
+
+    def refusal(self: WaitingProduce, one: Any) -> Any:
+        partition = one.partition
+        if not partition.is_leading or partition.leader_epoch != one.leader_epoch:
+            return None
+        return original(self, one)
+
+    patch.setattr(WaitingProduce, "_refusal", refusal)
+
+
+def leading_on_after_a_restart(patch: pytest.MonkeyPatch) -> None:
+    def is_led_by(self: PartitionRecord, broker: BrokerId, incarnation: Incarnation) -> bool:
+        return self.leader == broker
+
+    patch.setattr(PartitionRecord, "is_led_by", is_led_by)
+    original = LeaderReplica.__init__
+
+    def init(self: LeaderReplica, me: Member, state: Any, *arguments: Any, **options: Any) -> None:
+        members = frozenset(me if member.broker == me.broker else member for member in state.in_sync)
+        original(self, me, replace(state, in_sync=members), *arguments, **options)
+
+    patch.setattr(LeaderReplica, "__init__", init)
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    acknowledge_before_the_high_watermark,
+    high_watermark_by_the_committed_set,
+    joining_without_the_epochs_start,
+    fetches_without_epochs,
+    cutting_to_the_high_watermark,
+    entries_without_incarnation,
+    taking_a_lost_answer_for_a_refusal,
+    resuming_a_watch_where_the_store_is,
+    no_unclean_exclusion,
+    skipping_directory_sync,
+    high_watermark_below_the_minimum,
+    acknowledging_after_leadership,
+    leading_on_after_a_restart,
+)
+
+
+class Found(NamedTuple):
+    """Where a mutation was found out, if it was."""
+
+    mutation: str
+    seed: int | None
+    reason: str
+
+
+def run_mutated(mutation: Mutation, seed: int) -> list[str]:
+    """The violations of one seed with that guard taken away."""
+    with pytest.MonkeyPatch.context() as patch:
+        mutation(patch)
+        return run_seed(seed).violations
+
+
+def find(name: str, first: int, count: int) -> Found:
+    """The first seed that notices that this guard is missing."""
+    logging.disable(logging.CRITICAL)
+    mutation = next(one for one in MUTATIONS if one.__name__ == name)
+    for seed in range(first, first + count):
+        violations = run_mutated(mutation, seed)
+        if violations:
+            return Found(name, seed, violations[0])
+    return Found(name, None, "")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Says at which seed the simulator notices each missing guard.")
+    parser.add_argument("--seeds", type=int, default=2_000, help="seeds to try for each; 2,000 unless told otherwise")
+    parser.add_argument("--first", type=int, default=0, help="the first seed; 0 unless told otherwise")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at once; 2 unless told otherwise")
+    parser.add_argument("--only", default="", help="a part of the mutation's name")
+    asked = parser.parse_args(arguments)
+    names = [mutation.__name__ for mutation in MUTATIONS if asked.only in mutation.__name__]
+    missed = 0
+    with ProcessPoolExecutor(asked.jobs) as pool:
+        for found in pool.map(find, names, [asked.first] * len(names), [asked.seeds] * len(names)):
+            if found.seed is None:
+                missed += 1
+                print(f"{found.mutation}: NOT FOUND in {asked.seeds} seeds", flush=True)
+            else:
+                print(f"{found.mutation}: seed {found.seed}: {found.reason[:200]}", flush=True)
+    print(f"{len(names) - missed} of {len(names)} mutations found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
