@@ -1,11 +1,11 @@
 """`./dev chaos`: three brokers and a real etcd under every fault at once, and nothing acknowledged may be lost.
 
-    python -m bench.chaos [--minutes 10] [--seed N] [--work-dir DIR]
+    python -m bench.chaos [--minutes 10] [--seed N] [--only FAULT]... [--work-dir DIR] [--keep]
 
 A cluster with replication 3 and `min.insync.replicas` 2 is used all the time (`bench.chaos_clients`) while faults of
-every kind come in random order, two at a time, in shifting subsets (`bench.chaos_faults`). A calm phase follows each
-stormy one: everything is healed, and within a bounded time all replicas must be in sync and every partition must accept
-messages again. Every few minutes the clients stop, everything is read back and judged
+every kind come in random order, up to three at a time, in shifting subsets (`bench.chaos_faults`). A calm phase follows
+each stormy one: everything is healed, and within a bounded time all replicas must be in sync and every partition must
+accept messages again. Every few minutes the clients stop, everything is read back and judged
 (`martlet.testing.history_checker`), and the logs of all replicas are compared byte by byte; then a new topic begins.
 The seed decides which faults come in which order; the moments at which they hit are the machine's.
 
@@ -18,6 +18,7 @@ import shutil
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -31,6 +32,7 @@ from tests.cluster.running_cluster import RunningCluster
 from bench.chaos_clients import IdempotentPublisher, Reader, SinglePublisher, Target, Worker, read_back
 from bench.chaos_faults import Fault, Faults, Kind
 from bench.chaos_logs import tracebacks
+from bench.chaos_moves import order_something
 from bench.chaos_replicas import differences
 from bench.processes import end_with_children, raise_file_limit
 from bench.report import say
@@ -44,12 +46,12 @@ _PER_SECOND: Final = 100.0
 """Messages of one producer, while nothing is wrong."""
 _ACKNOWLEDGED_PER_SECOND_MIN: Final = 40.0
 _CHAPTER_SECONDS: Final = 420.0
-_STORM_SECONDS: Final = (8.0, 25.0)
+_STORM_SECONDS: Final = (12.0, 30.0)
 _CALM_SECONDS: Final = 1.5
 _QUIET_SHARE: Final = 0.15
 """Of the phases, this share has no fault at all."""
-_ACTIVE_MAX: Final = 2
-_GAP_SECONDS: Final = (0.1, 2.5)
+_ACTIVE_MAX: Final = 3
+_GAP_SECONDS: Final = (0.1, 1.5)
 _RECOVERY_SECONDS_MAX: Final = 60.0
 _LOOK_SECONDS: Final = 0.05
 
@@ -91,6 +93,17 @@ class ChaosReport:
         )
 
 
+@dataclass
+class Recovery:
+    """Seconds from healing everything until all partitions accepted messages, and until all replicas were in sync."""
+
+    accepts: float = 0.0
+    all: float = 0.0
+
+    def __str__(self) -> str:
+        return f"accepts after {self.accepts:.1f} s, in sync after {self.all:.1f} s"
+
+
 class ChaosRun:
     """One run in `directory`, which stays behind; `run` may be called once."""
 
@@ -101,7 +114,7 @@ class ChaosRun:
         self._random = random.Random(f"chaos {seed}")
         racks = {number: {"rack": f"rack-{number}"} for number in range(1, _BROKERS + 1)}
         self._cluster = RunningCluster(_BROKERS, directory=directory, own_settings=racks)
-        self._faults = Faults(self._cluster, random.Random(f"faults {seed}"), self._is_all_in_sync)
+        self._faults = Faults(self._cluster, random.Random(f"faults {seed}"), self._is_all_in_sync, self._order)
         self._topic = ""
         self._started = time.monotonic()
         self._publishers: list[IdempotentPublisher] = []
@@ -172,16 +185,14 @@ class ChaosRun:
         else:
             time.sleep(self._random.uniform(2, 5))
         self._faults.end_all()
-        healed = time.monotonic()
-        self._recover()
-        recovery = time.monotonic() - healed
-        self.report.recoveries.append(recovery)
+        recovery = self._recover()
+        self.report.recoveries.append(recovery.all)
         self._take_exits()
         self.report.violations += [str(violation) for violation in history.found_so_far()]
         acknowledged = history.acknowledged_count - before
         seconds = time.monotonic() - started
         names = ", ".join(f"{count} × {kind.value}" for kind, count in done.items()) or "nothing done"
-        say(f"[{self._elapsed():5.0f} s] {acknowledged / seconds:5.0f} msg/s, recovery {recovery:4.1f} s: {names}")
+        say(f"[{self._elapsed():5.0f} s] {acknowledged / seconds:5.0f} msg/s, {recovery}: {names}")
         time.sleep(_CALM_SECONDS)
 
     def _storm(self, until: float, done: Counter[Kind]) -> None:
@@ -214,24 +225,37 @@ class ChaosRun:
             self._topic
         )
 
-    def _recover(self) -> None:
-        """Until all replicas are in sync and every producer has something new acknowledged in every partition."""
+    def _order(self) -> threading.Thread:
+        brokers = list(self._cluster.brokers)
+        return order_something(self._cluster.bootstrap_servers, self._topic, _PARTITIONS, brokers, self._random)
+
+    def _recover(self) -> "Recovery":
+        """Until every producer has something new acknowledged in every partition, and all replicas are in sync."""
+        healed = time.monotonic()
+        recovery = Recovery()
         before = [dict(publisher.acknowledged_in) for publisher in self._publishers]
 
-        def is_well() -> bool:
+        def accepts_everywhere() -> bool:
             self._faults.end_due()
-            has_news = all(
+            return all(
                 publisher.acknowledged_in[partition] > earlier.get(partition, 0)
                 for publisher, earlier in zip(self._publishers, before, strict=True)
                 for partition in range(_PARTITIONS)
             )
-            return has_news and self._is_all_in_sync()
+
+        def is_well() -> bool:
+            self._faults.end_due()
+            return self._is_all_in_sync()
 
         try:
-            self._cluster.wait_until(is_well, "the cluster to recover", seconds=_RECOVERY_SECONDS_MAX)
+            self._cluster.wait_until(accepts_everywhere, "every partition to accept", seconds=_RECOVERY_SECONDS_MAX)
+            recovery.accepts = time.monotonic() - healed
+            self._cluster.wait_until(is_well, "all replicas to be in sync", seconds=_RECOVERY_SECONDS_MAX)
         except AssertionError as error:
-            self.report.violations.append(str(error).splitlines()[0])
+            self.report.violations.append(f"after healing the run {str(error).splitlines()[0]}")
             self._say_what_lacks(before)
+        recovery.all = time.monotonic() - healed
+        return recovery
 
     def _say_what_lacks(self, before: list[dict[int, int]]) -> None:
         for publisher, earlier in zip(self._publishers, before, strict=True):
@@ -278,6 +302,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="of the faults and the messages; random when not given")
     parser.add_argument("--only", action="append", choices=[kind.name.lower() for kind in Kind], help="only this fault")
     parser.add_argument("--work-dir", type=Path, help="where the data goes (the directory for temporary files)")
+    parser.add_argument("--keep", action="store_true", help="keep data and logs even if nothing was wrong")
     arguments = parser.parse_args()
     end_with_children()
     raise_file_limit()
@@ -290,11 +315,11 @@ def main() -> int:
     for text in report.violations[:VIOLATIONS_SHOWN]:
         print(f"VIOLATION {text}")
     print(report.summary())
-    if report.violations:
-        print(f"the data is kept in {work}")
-        return 1
-    shutil.rmtree(work, ignore_errors=True)
-    return 0
+    if report.violations or arguments.keep:
+        print(f"data and logs are kept in {work}")
+    else:
+        shutil.rmtree(work, ignore_errors=True)
+    return 1 if report.violations else 0
 
 
 if __name__ == "__main__":

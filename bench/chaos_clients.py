@@ -104,19 +104,21 @@ class Worker:
 
 
 class IdempotentPublisher:
-    """`seconds_between` is the pause between two messages, whatever partition they go to."""
+    """`per_second` messages while nothing is wrong, over all partitions."""
 
     def __init__(self, name: str, target: Target, chance: random.Random, *, per_second: float) -> None:
         self._target = target
         self._random = chance
         self._per_second = per_second
         self._numbers = itertools.count()
+        self._has_failed = False
         self.worker = Worker(name, target.history, self._live)
         self.acknowledged_in: dict[int, int] = defaultdict(int)
         """Acknowledgements by partition."""
 
     def _live(self) -> None:
         name = f"{self.worker.name}.{next(self._numbers)}"
+        self._has_failed = False
         producer = Producer(
             {
                 **QUICK_TO_RETURN,
@@ -141,7 +143,7 @@ class IdempotentPublisher:
             message = self._target.history.sending(name, self._target.partition_name(partition))
             self._send(producer, message, partition)
             producer.poll(0)
-            if time.monotonic() > ends_at:
+            if time.monotonic() > ends_at or self._has_failed:
                 break
         if self.worker.is_stopping:
             left = producer.flush(_FLUSH_SECONDS_MAX)
@@ -166,6 +168,9 @@ class IdempotentPublisher:
                 if self.worker.is_stopping:
                     return  # never sent; its outcome is unknown like any other's that was not reported
                 producer.poll(0.05)
+            except KafkaException:
+                self._has_failed = True  # for good; the error was told to `_on_error`
+                return
             else:
                 return
 
@@ -180,6 +185,7 @@ class IdempotentPublisher:
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
+            self._has_failed = True
             self._target.history.complain(f"{self.worker.name} failed for good: {error}")
 
 

@@ -9,6 +9,7 @@ who reads `exits`.
 """
 
 import random
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ Undo: TypeAlias = Callable[[], None]
 _RESTART_SECONDS: Final = 0.5
 _DELAYS_SECONDS: Final = (0.02, 0.4)
 _STRANGE_CHANGES: Final = 20
+_ORDER_SECONDS_MAX: Final = 15.0
 
 
 class Kind(Enum):
@@ -36,6 +38,7 @@ class Kind(Enum):
     STORE_PAUSE = "etcd paused"
     STORE_COMPACT = "etcd compacted"
     WIPE = "disk wiped"
+    MOVE = "partitions moved or leaders elected"
 
 
 @dataclass
@@ -69,8 +72,11 @@ class Faults:
     cluster: RunningCluster
     chance: random.Random
     is_all_in_sync: Callable[[], bool]
+    order: Callable[[], threading.Thread]
+    """Have the operator order something; the thread ends when it is ordered."""
     active: list[Fault] = field(default_factory=list)
     exits: list[Exit] = field(default_factory=list)
+    _orders: list[threading.Thread] = field(default_factory=list)
     _store_away_at: float = float("-inf")
     _restarts: dict[int, float] = field(default_factory=dict)
 
@@ -85,6 +91,7 @@ class Faults:
             Kind.STORE_PAUSE: self._store_pause,
             Kind.STORE_COMPACT: self._store_compact,
             Kind.WIPE: self._wipe,
+            Kind.MOVE: self._move,
         }[kind]
         fault = begin()
         if fault is not None:
@@ -102,6 +109,9 @@ class Faults:
         for fault in tuple(self.active):
             self._end(fault)
         self.cluster.heal(deliver=self.chance.random() < 0.5)
+        for order in self._orders:
+            order.join(_ORDER_SECONDS_MAX)
+        self._orders.clear()
         self._supervise()
 
     def _end(self, fault: Fault) -> None:
@@ -193,6 +203,10 @@ class Faults:
         number = self.chance.choice(list(self.cluster.brokers))
         self.cluster.wipe(number)
         return Fault(Kind.WIPE, "one", self._starting([number]), self._lasting(0.0, 1.5), brokers=frozenset({number}))
+
+    def _move(self) -> Fault | None:
+        self._orders.append(self.order())
+        return Fault(Kind.MOVE, "one order", _nothing, time.monotonic())
 
     def _store_kill(self) -> Fault | None:
         if any(fault.store for fault in self.active):

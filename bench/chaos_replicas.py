@@ -7,6 +7,7 @@ differ.
 
 import hashlib
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,14 +20,17 @@ def differences(cluster: RunningCluster, topic: str, partitions: int) -> list[st
     """One sentence for each partition whose replicas differ still after a while; followers may need a moment."""
     deadline = time.monotonic() + _SECONDS_MAX
     while True:
-        found = [text for index in range(partitions) if (text := _difference(cluster, f"{topic}-{index}"))]
+        holders = {index: one.replicas for index, one in cluster.metadata(topic).topics[topic].partitions.items()}
+        found = [
+            text for index in range(partitions) if (text := _difference(cluster, f"{topic}-{index}", holders[index]))
+        ]
         if not found or time.monotonic() > deadline:
             return found
         time.sleep(0.2)
 
 
-def _difference(cluster: RunningCluster, partition: str) -> str | None:
-    contents = {number: _content(broker.log_of(partition)) for number, broker in cluster.brokers.items()}
+def _difference(cluster: RunningCluster, partition: str, holders: Sequence[int]) -> str | None:
+    contents = {number: _content(cluster.brokers[number].log_of(partition)) for number in holders}
     if len(set(contents.values())) == 1 and all(size for size, _ in contents.values()):
         return None
     told = ", ".join(f"broker {number}: {size:,} bytes ({digest[:8]})" for number, (size, digest) in contents.items())

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.sim.cluster_run import ClusterRun
 
 _MINUTE_MS: Final = 60_000
+_BURST_MS: Final = 1_500
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +72,19 @@ class Faults:
         }
 
     def plan(self, begin_ms: int, end_ms: int, count: int) -> None:
-        """Draw so many faults for that time."""
+        """Draw so many faults for that time: of a few kinds or of all, spread out or close together."""
         draw = self.world.workload.below
         kinds = [kind for kind, (weight, _) in self._kinds.items() for _ in range(weight)]
+        if draw(2):
+            kinds = [kinds[draw(len(kinds))] for _ in range(3 + draw(5))]
+        bursts = [begin_ms + draw(end_ms - begin_ms) for _ in range(1 + draw(4))] if draw(2) else []
         for _ in range(count):
+            at_ms = begin_ms + draw(end_ms - begin_ms)
+            if bursts:
+                at_ms = min(end_ms - 1, bursts[draw(len(bursts))] + draw(_BURST_MS))
             # Short ones more often than long ones; up to twice a lease.
             length_ms = 50 + draw(1 + draw(2 * self.run.lease_ms))
-            fault = Fault(begin_ms + draw(end_ms - begin_ms), kinds[draw(len(kinds))], length_ms, draw(1 << 30))
+            fault = Fault(at_ms, kinds[draw(len(kinds))], length_ms, draw(1 << 30))
             self.world.at_ms(fault.at_ms, partial(self._strike, fault))
 
     def _strike(self, fault: Fault) -> None:
@@ -192,7 +199,7 @@ class Faults:
         quality = self.world.network.link(*self._pair(fault, victim)).quality
         slowest = 10 + fault.draw % 1_000
         quality.latency_ns_min, quality.latency_ns_max = slowest * NS_PER_MS // 2, slowest * NS_PER_MS
-        self.world.at_ms(self._end_ms(fault), partial(_restore, quality))
+        self.world.at_ms(self._end_ms(fault), partial(_restore, quality, self.run.quality))
 
     def _drip(self, fault: Fault, victim: BrokerId) -> None:
         pair = self._pair(fault, victim)
@@ -246,6 +253,5 @@ class Faults:
         self.world.at_ms(self._end_ms(fault), server.heal)
 
 
-def _restore(quality: LinkQuality) -> None:
-    usual = LinkQuality()
+def _restore(quality: LinkQuality, usual: LinkQuality) -> None:
     quality.latency_ns_min, quality.latency_ns_max = usual.latency_ns_min, usual.latency_ns_max

@@ -18,7 +18,9 @@ from martlet.broker.app import BrokerApp
 from martlet.broker.settings import BrokerSettings
 from martlet.client.admin import NewTopic
 from martlet.testing.sim_host import SimHost
-from martlet.testing.sim_scheduler import SimDeadlock, SimOverrun
+from martlet.testing.sim_link import LinkQuality
+from martlet.testing.sim_randomness import SimRandomness
+from martlet.testing.sim_scheduler import NS_PER_MS, SimDeadlock, SimOverrun
 from martlet.testing.sim_world import SimTimeout, SimWorld
 from tests.sim.cluster_faults import Faults
 from tests.sim.cluster_workload import TOPIC, Clients
@@ -29,8 +31,8 @@ BROKERS: Final = 3
 MIN_IN_SYNC: Final = 2
 LEASE_MS: Final = 2_000
 LAG_MS: Final = 2_500
-FAULTS_BEGIN_MS: Final = 2_500
-FAULTS_END_MS: Final = 20_000
+FAULTS_BEGIN_MS: Final = 2_000
+FAULTS_END_MS: Final = 16_000
 HEAL_WITHIN_MS: Final = 60_000
 ACKNOWLEDGED_MIN: Final = 10
 """A run in which fewer messages are acknowledged proves nothing."""
@@ -59,8 +61,9 @@ class Outcome:
 class ClusterRun:
     """Builds the world of one seed and lets it run."""
 
-    def __init__(self, world: SimWorld) -> None:
+    def __init__(self, world: SimWorld, quality: LinkQuality) -> None:
         self.world = world
+        self.quality = quality
         self.lease_ms = LEASE_MS
         self.is_over = False
         draw = world.workload.below
@@ -302,9 +305,12 @@ def now_ms() -> int:
 
 def run_seed(seed: int, *, keep_trace: bool = False) -> Outcome:
     """One whole run."""
-    with SimWorld(seed, keep_trace=keep_trace) as world:
+    # Where packets are slow, brokers learn late what is committed, and more is under way when something dies.
+    latency_ms = (2, 2, 20, 150)[SimRandomness(f"network of {seed}").below(4)]
+    quality = LinkQuality(latency_ns_min=latency_ms * NS_PER_MS // 20, latency_ns_max=latency_ms * NS_PER_MS)
+    with SimWorld(seed, quality=quality, keep_trace=keep_trace) as world:
         _worlds.append(world)
         try:
-            return ClusterRun(world).run()
+            return ClusterRun(world, quality).run()
         finally:
             _worlds.pop()

@@ -1,14 +1,14 @@
 """The guards of replication taken away one at a time: the simulator must find each out, or it proves nothing.
 
-`python -m tests.sim.mutations --seeds 2000` says at which seed each one is found, and by which invariant. Every mutation
-is a function that patches the brokers' code; nothing in the package knows of them.
+`python -m tests.sim.mutations --seeds 2000` says at which seed each one is found, and by which invariant. Every
+mutation is a function that patches the brokers' code; nothing in the package knows of them.
 """
 
 import argparse
 import logging
 import sys
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -64,7 +64,7 @@ def fetches_without_epochs(patch: pytest.MonkeyPatch) -> None:
         return None
 
     patch.setattr(LeaderReplica, "check_fetch", check_fetch)
-    patch.setattr(replica_fetch, "_diverging", lambda partition, asked: None)
+    patch.setattr(replica_fetch, "diverging_epoch", lambda partition, asked: None)
     patch.setattr(fetch_wait, "diverging_epoch", lambda partition, asked: None)
 
 
@@ -200,7 +200,9 @@ def main(arguments: list[str] | None = None) -> int:
     names = [mutation.__name__ for mutation in MUTATIONS if asked.only in mutation.__name__]
     missed = 0
     with ProcessPoolExecutor(asked.jobs) as pool:
-        for found in pool.map(find, names, [asked.first] * len(names), [asked.seeds] * len(names)):
+        searches = [pool.submit(find, name, asked.first, asked.seeds) for name in names]
+        for search in as_completed(searches):
+            found = search.result()
             if found.seed is None:
                 missed += 1
                 print(f"{found.mutation}: NOT FOUND in {asked.seeds} seeds", flush=True)

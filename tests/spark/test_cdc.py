@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from martlet.spark.pipelines.cdc import read_table
+from martlet.spark.pipelines.columns import parse_columns
 from martlet.spark.pipelines.run_status import RunState
 from tests.spark.pipeline_runs import PipelineRuns
 from tests.spark.topics import Message, Topics
@@ -24,7 +25,7 @@ def change(operation: str, row: int, name: str, balance: float) -> Message:
 
 
 def table(spark: SparkSession, path: Path) -> dict[int, tuple[str, float]]:
-    rows = read_table(spark, str(path), StructType.fromDDL(COLUMNS)).collect()
+    rows = read_table(spark, str(path), parse_columns(COLUMNS)).collect()
     assert len({row["id"] for row in rows}) == len(rows)
     return {row["id"]: (row["name"], row["balance"]) for row in rows}
 
@@ -34,7 +35,7 @@ def test_the_table_holds_the_last_state_of_each_key_after_updates_and_deletes(
     spark: SparkSession, topics: Topics, pipelines: PipelineRuns, tmp_path: Path, layout: str
 ) -> None:
     topic, path = topics.new(partitions=2), tmp_path / "accounts"
-    options = {"topic": topic, "to": str(path), "layout": layout, "columns": COLUMNS, "buckets": 3}
+    options: dict[str, Any] = {"topic": topic, "to": str(path), "layout": layout, "columns": COLUMNS, "buckets": 3}
     topics.publish(topic, [change("c", row, f"n{row}", 0.0) for row in range(20)])
     topics.publish(topic, [change("u", row, f"n{row}", 1.5) for row in range(0, 20, 2)])
     pipelines.finish("cdc", messages_per_batch=12, **options)

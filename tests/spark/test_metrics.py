@@ -21,7 +21,13 @@ def test_windows_count_what_was_published_and_groups_show_their_lag(
     # Two windows with 60 and 30 messages, and one much later that closes them.
     times = [START_MS + n * 1000 for n in range(60)] + [START_MS + MINUTE_MS + n * 2000 for n in range(30)]
     topics.publish(topic, [Message(b"12345678", b"ab", timestamp_ms=at) for at in [*times, START_MS + 60 * MINUTE_MS]])
-    options = {"topic": topic, "to": measurements, "table": str(path), "window_seconds": 60, "late_seconds": 10}
+    options: dict[str, Any] = {
+        "topic": topic,
+        "to": measurements,
+        "table": str(path),
+        "window_seconds": 60,
+        "late_seconds": 10,
+    }
     pipelines.finish("metrics", **options)
     topics.publish(topic, [Message(b"late comer", timestamp_ms=START_MS + 61 * MINUTE_MS)])
     pipelines.finish("metrics", **options)

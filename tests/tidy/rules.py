@@ -31,6 +31,7 @@ SUPERVISORS = {
     "src/martlet/broker/dispatch.py",
     "src/martlet/broker/group_lag.py",
     "src/martlet/broker/housekeeping.py",
+    "src/martlet/broker/replica_fetcher.py",
     "src/martlet/coordinator/shard.py",
 }
 NEVER_CALLED = {

@@ -48,6 +48,7 @@ from martlet.broker.registry import Api, MessageApi, build_registry
 from martlet.broker.replica_ask import ReplicaIdentity
 from martlet.broker.replica_fetcher import ReplicaFetchOptions, ReplicaPorts
 from martlet.broker.replica_fetching import ReplicaFetching
+from martlet.broker.replica_gauges import watch_replicas
 from martlet.broker.request import Address, parse_address
 from martlet.broker.services import BrokerServices
 from martlet.broker.settings import BrokerSettings
@@ -341,6 +342,7 @@ class BrokerApp:
     def _watch_gauges(self, services: BrokerServices, listener: Listener) -> None:
         watch = self._metrics.watch
         path = services.logs.path
+        watch_replicas(services.partitions, self._metrics)
         watch("martlet_partitions", "Partitions with a log on this broker.", lambda: len(services.logs))
         watch("martlet_disk_free_bytes", "Free bytes where the logs are.", lambda: self._disk.free_bytes(path))
         watch("martlet_log_bytes", "Bytes of all logs.", lambda: sum(log.size_bytes for log in services.logs))

@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Final
 
 from martlet.base.clock import Clock
+from martlet.base.errors import DiskFull
 from martlet.base.ids import Member
 from martlet.broker.lease_keeper import LeaseKeeper
 from martlet.broker.metadata_commits import MetadataCommits
@@ -114,7 +115,7 @@ class Controller:
             self._wake.clear()
             try:
                 wait_ms = await self._look()
-            except (StoreUnavailable, LeaseLost) as error:
+            except (StoreUnavailable, LeaseLost, DiskFull) as error:
                 logger.info("the controller waits for the metadata store: %s", error)
                 wait_ms = _RETRY_MS
             except UnknownOutcome as error:
@@ -206,7 +207,7 @@ class Controller:
     async def _read_back(self) -> int:
         try:
             await self._commits.catch_up()
-        except StoreUnavailable:
+        except (StoreUnavailable, DiskFull):
             return _RETRY_MS
         return 0
 

@@ -8,10 +8,10 @@ out: on the event loop where they are in the page cache, in a thread where they 
 """
 
 import asyncio
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode, StorageFailure
+from martlet.base.ids import TopicId
 from martlet.broker.leader_hint import add_leader_hints
 from martlet.broker.partition import Partition
 from martlet.broker.read_replica import preferred_read_replica
@@ -23,7 +23,6 @@ from martlet.wire.fetch import (
     FetchPartition,
     FetchPartitionResult,
     FetchRequest,
-    FetchTopic,
     encode_fetch_response,
 )
 
@@ -39,6 +38,7 @@ class _Found(NamedTuple):
     """Where one partition's answer stands and which bytes belong into it."""
 
     partition: Partition
+    leader_epoch: int
     slice: LogSlice
     results: list[FetchPartitionResult]
     position: int
@@ -47,11 +47,12 @@ class _Found(NamedTuple):
 class Look:
     """One look at every partition of a request."""
 
-    __slots__ = ("answer", "complete", "found", "has_errors", "size")
+    __slots__ = ("answer", "complete", "found", "has_errors", "partitions", "size")
 
     def __init__(self) -> None:
         self.answer: _TopicResults = []
         self.found: list[_Found] = []
+        self.partitions: list[Partition] = []
         self.size = 0
         self.has_errors = False
         self.complete = False
@@ -61,14 +62,15 @@ class Look:
 class WaitingFetch:
     """A fetch that is being served; answered exactly once."""
 
-    __slots__ = ("_broker", "_link", "_parked_on", "_reply", "_request", "_retry_scheduled", "_timer")
+    __slots__ = ("_broker", "_link", "_parked_look", "_reply", "_request", "_retry_scheduled", "_timer")
 
     def __init__(self, broker: BrokerServices, request: FetchRequest, link: Link, reply: Reply) -> None:
         self._broker = broker
         self._request = request
         self._link = link
         self._reply = reply
-        self._parked_on: list[Partition] = []
+        self._parked_look: Look | None = None
+        """What was seen last, while the fetch waits."""
         self._retry_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -78,7 +80,7 @@ class WaitingFetch:
         if self._is_enough(look):
             self._read_and_send(look)
         else:
-            self._park()
+            self._park(look)
 
     # --- looking
 
@@ -88,27 +90,40 @@ class WaitingFetch:
 
     def _look(self) -> Look:
         look = Look()
-        room = min(self._request.max_bytes, self._broker.settings.fetch_bytes_max)
-        may_act = self._broker.partitions.may_act()
+        broker = self._broker
+        room = min(self._request.max_bytes, broker.settings.fetch_bytes_max)
+        may_act = broker.partitions.may_act()
         for topic in self._request.topics:
+            name = topic.name
+            if name is None:
+                known = broker.image.topic_by_id(TopicId(topic.topic_id or b""))
+                name = known.name if known is not None else None
             results: list[FetchPartitionResult] = []
-            look.answer.append((topic.name, topic.topic_id, results))
             for asked in topic.partitions:
                 try:
                     if not may_act:
-                        self._broker.partitions.check_acting()
-                    result = self._look_at(look, topic, asked, results, max(room - look.size, 0))
+                        broker.partitions.check_acting()
+                    if name is None:
+                        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+                    result = self._look_at(look, name, asked, results, max(room - look.size, 0))
                 except ApiError as error:
                     look.complete = look.has_errors = True
-                    self._broker.metrics.errors_total[error.code] += 1
+                    broker.metrics.errors_total[error.code] += 1
                     result = FetchPartitionResult(asked.partition, _told_to_readers(error.code))
-                results.append(result)
+                if result is not None:
+                    results.append(result)
+            if results:
+                look.answer.append((topic.name, topic.topic_id, results))
         return look
 
     def _look_at(
-        self, look: Look, topic: FetchTopic, asked: FetchPartition, results: list[FetchPartitionResult], room: int
-    ) -> FetchPartitionResult:
-        partition = self._partition(topic, asked)
+        self, look: Look, topic: str, asked: FetchPartition, results: list[FetchPartitionResult], room: int
+    ) -> FetchPartitionResult | None:
+        """The result for one partition without its records; None leaves it out of the answer."""
+        table = self._broker.partitions
+        may_follow = self._reply.header.api_version >= _FIRST_FROM_FOLLOWERS
+        partition = (table.readable if may_follow else table.get)(topic, asked.partition)
+        look.partitions.append(partition)
         partition.check_online()
         partition.check_leader_epoch(asked.current_leader_epoch)
         log = partition.log
@@ -138,31 +153,18 @@ class WaitingFetch:
         if piece.size:
             look.size += piece.size
             look.complete = look.complete or piece.is_final
-            look.found.append(_Found(partition, piece, results, len(results)))
-
-    def _partition(self, topic: FetchTopic, asked: FetchPartition) -> Partition:
-        table = self._broker.partitions
-        if self._reply.header.api_version < _FIRST_FROM_FOLLOWERS:
-            return table.get(topic.name or "", asked.partition)
-        if topic.name is not None:
-            return table.readable(topic.name, asked.partition)
-        return table.readable_by_id(topic.topic_id or b"", asked.partition)
+            look.found.append(_Found(partition, partition.leader_epoch, piece, results, len(results)))
 
     # --- waiting
 
-    def _park(self) -> None:
-        for partition in self._partitions():
+    def _park(self, look: Look) -> None:
+        self._parked_look = look
+        for partition in look.partitions:
             self._wait_on(partition)
-            self._parked_on.append(partition)
         self._reply.on_abandoned = self._unpark
         self._broker.metrics.parked_fetches += 1
         wait_ms = min(self._request.max_wait_ms, _WAIT_MS_MAX)
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._waited_enough)
-
-    def _partitions(self) -> Iterator[Partition]:
-        for topic in self._request.topics:
-            for asked in topic.partitions:
-                yield self._partition(topic, asked)
 
     def _changed(self) -> None:
         # Many appends may come in one turn of the loop; one look after it sees them all.
@@ -178,19 +180,29 @@ class WaitingFetch:
         if self._is_enough(look):
             self._unpark()
             self._read_and_send(look)
+        elif self._parked_look is not None:
+            before, self._parked_look = self._parked_look, look
+            if look.partitions != before.partitions:  # a topic was deleted and made anew
+                for partition in before.partitions:
+                    self._leave(partition)
+                for partition in look.partitions:
+                    self._wait_on(partition)
 
     def _waited_enough(self) -> None:
+        look = self._parked_look
         self._unpark()
-        self._read_and_send(self._look())
+        # Who is woken at every change need not look again when there was none.
+        self._read_and_send(self._look() if look is None or self._retry_scheduled else look)
 
     def _unpark(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
             self._broker.metrics.parked_fetches -= 1
-        for partition in self._parked_on:
-            self._leave(partition)
-        self._parked_on.clear()
+        if self._parked_look is not None:
+            for partition in self._parked_look.partitions:
+                self._leave(partition)
+            self._parked_look = None
 
     def _wait_on(self, partition: Partition) -> None:
         partition.add_fetch_waiter(self._changed)
@@ -206,7 +218,7 @@ class WaitingFetch:
             return
         loop = asyncio.get_running_loop()
         reading = loop.run_in_executor(None, lambda: [_read(found.slice) for found in look.found])
-        reading.add_done_callback(lambda done: self._send(look, done.result()))
+        reading.add_done_callback(lambda done: self._send(look, _as_it_was(look, done.result())))
 
     def _send(self, look: Look, contents: list[bytes | StorageFailure]) -> None:
         for found, content in zip(look.found, contents, strict=True):
@@ -252,6 +264,16 @@ def _check_reaches(partition: Partition, offset: int) -> None:
 def _told_to_readers(code: ErrorCode) -> ErrorCode:
     # Consumers do not expect to hear from a fetch that there is no leader; this makes them look for one.
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.LEADER_NOT_AVAILABLE else code
+
+
+def _as_it_was(look: Look, contents: list[bytes | StorageFailure]) -> list[bytes | StorageFailure]:
+    """What was read, without that of partitions which got another leader meanwhile: they may have been cut."""
+    for number, found in enumerate(look.found):
+        if found.partition.leader_epoch != found.leader_epoch:
+            result = found.results[found.position]
+            found.results[found.position] = FetchPartitionResult(result.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            contents[number] = b""
+    return contents
 
 
 def _read(piece: LogSlice) -> bytes | StorageFailure:

@@ -202,7 +202,8 @@ class GroupCoordinator:
         elapsed_ms = self._clock.monotonic_ms() - started_at_ms
         if hosted.is_active:
             self._metrics.coordinator_load_seconds.observe(elapsed_ms / 1000)
-            logger.info("%s is loaded: %d records replayed in %d ms", hosted.shard.name, count, elapsed_ms)
+            level = logging.INFO if count else logging.DEBUG
+            logger.log(level, "%s is loaded: %d records replayed in %d ms", hosted.shard.name, count, elapsed_ms)
             self._forget_missing_topics(hosted)
             hosted.deliver_news()
 

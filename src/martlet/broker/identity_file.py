@@ -6,7 +6,7 @@ any message. So a directory that names the registered predecessor is the one tha
 
 A file that cannot be read is a StorageFailure and left as it is; a missing one means a new directory.
 
-Proved by: tests/unit/broker/test_identity_file.py
+Proved by: tests/unit/broker/test_membership.py
 """
 
 import json

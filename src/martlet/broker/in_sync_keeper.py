@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from martlet.base.clock import Clock
+from martlet.base.errors import DiskFull
 from martlet.base.ids import TopicPartition
 from martlet.broker.lease_keeper import LeaseKeeper
 from martlet.broker.metadata_commits import MetadataCommits
@@ -173,7 +174,7 @@ class InSyncKeeper:
                 change.leader.proposal_unanswered()
             await self._read_back()
             is_taken = True
-        except StoreUnavailable as error:
+        except (StoreUnavailable, DiskFull) as error:
             logger.info("in-sync sets could not be stored: %s", error)
             for change in changes:
                 change.leader.proposal_refused()
@@ -195,7 +196,7 @@ class InSyncKeeper:
     async def _read_back(self) -> None:
         try:
             await self._commits.catch_up()
-        except StoreUnavailable:
+        except (StoreUnavailable, DiskFull):
             return  # the next look proposes again, which settles it
 
     def _tell_stored(self, partition: LedPartition, leader: LeaderReplica) -> None:

@@ -16,7 +16,7 @@ Invariants:
 J1 no process is registered over one that is alive, unless it has the directory of that one, which nobody shares;
 J2 a process whose broker is registered anew, or removed, ends.
 
-Proved by: tests/unit/broker/test_membership.py, tests/broker/test_cluster_etcd.py
+Proved by: tests/unit/broker/test_membership.py, tests/cluster/test_membership_etcd.py
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from martlet.base.errors import ApiError, ErrorCode, MembershipRefused
+from martlet.base.errors import ApiError, ErrorCode, MartletError, MembershipRefused
 from martlet.base.ids import BrokerId, Member
 from martlet.base.invariant import invariant
 from martlet.broker.identity_file import Identity, read_identity, write_identity
@@ -36,9 +36,9 @@ from martlet.broker.settings import BrokerSettings
 from martlet.broker.topic_admin import TopicAdmin
 from martlet.broker.vital_signs import VitalSigns
 from martlet.cluster.broker_decisions import Registration
-from martlet.cluster.controller_decisions import departure_is_done
+from martlet.cluster.controller_decisions import decide_all, departure_is_done
 from martlet.cluster.image import ImageDelta
-from martlet.cluster.liveness import plan_alive, read_states
+from martlet.cluster.liveness import BrokerStates, plan_alive, read_states
 from martlet.cluster.records import BrokerRecord
 from martlet.cluster.store import LeaseId, StoreError
 
@@ -47,6 +47,7 @@ logger = logging.getLogger(__name__)
 _BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
 _LOOK_SECONDS: Final = 0.1
 _RETRY_SECONDS: Final = 0.5
+_NOT_MISSED_MS_MAX: Final = 1_000
 _GRACE_MS: Final = 2_000
 """A lease may run out a little late."""
 
@@ -229,30 +230,52 @@ class Membership:
 
     async def leave(self, timeout_ms: int) -> None:
         """Have the leaderships handed to others, as far as there are any; returns in time whatever happens."""
-        if self._has_departed():
-            return
-        logger.info("broker %d hands its leaderships over", self._id)
+        if not self._states().staying:
+            return  # nobody to hand anything to
+        logger.info("broker %d leaves its cluster", self._id)
         self._is_leaving = True
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while not await self._show_leaving():
                     continue
-                while not self._has_departed():
-                    self._moved.clear()
-                    await self._moved.wait()
+                await self._wait_until(lambda: departure_is_done(self._image, self._states(), self._id))
         except TimeoutError:
             logger.warning("not all leaderships were taken over within %d ms; stopping all the same", timeout_ms)
-        except (StoreError, MembershipRefused) as error:
+        except MartletError as error:
             logger.warning("the leaderships could not be handed over (%s); stopping all the same", error)
+        else:
+            await self._wait_until_not_missed(min(timeout_ms, _NOT_MISSED_MS_MAX))
+
+    async def _wait_until_not_missed(self, timeout_ms: int) -> None:
+        """Wait until leaders no longer wait for this follower, where the controller can have that.
+
+        Without it they would wait from when the copying stops here until the lease is given back.
+        """
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._wait_until(lambda: not self._would_be_missed())
+        except TimeoutError:
+            return
+
+    def _would_be_missed(self) -> bool:
+        return any(
+            self._id in decision.before.isr_ids() and self._id not in decision.after.isr_ids()
+            for decision in decide_all(self._image, self._states())
+        )
+
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._moved.clear()
+            await self._moved.wait()
 
     async def _show_leaving(self) -> bool:
         lease = self.keeper.lease
         return lease is None or await self._show_alive(lease)
 
-    def _has_departed(self) -> bool:
+    def _states(self) -> BrokerStates:
+        """Who is there, this process counted among those that leave."""
         states = read_states(self._image)
-        states = replace(states, leaving=states.leaving | {self._id})
-        return departure_is_done(self._image, states, self._id)
+        return replace(states, leaving=states.leaving | {self._id})
 
     async def aclose(self) -> None:
         """Give the lease back; from here on the process is gone for everybody."""

@@ -5,8 +5,8 @@ order in which they were added, after the image has taken a step and before anyb
 woken: when an admin call returns, this broker has already acted on it. A listener that raises ends the feed.
 
 How it works: `start` lists the whole store into the image and then watches from that revision on. A history that the
-store has forgotten means listing again; a store that cannot be reached is tried again. Anything else ends the
-feed, fails all waiters and is reported to `on_failure`, once.
+store has forgotten means listing again; a store that cannot be reached, or whose disk is full (reading a file may end
+leases), is tried again. Anything else ends the feed, fails all waiters and is reported to `on_failure`, once.
 
 Proved by: tests/unit/broker/test_metadata_feed.py
 """
@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Final, cast
 
+from martlet.base.errors import DiskFull
 from martlet.base.invariant import invariant
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.store import MetaStore, RevisionCompacted, StoreClosed, StoreUnavailable
@@ -84,7 +85,7 @@ class MetadataFeed:
             except RevisionCompacted as error:
                 logger.info("metadata: %s; listing again from revision %d", error, self.image.revision)
                 await self._list_again()
-            except StoreUnavailable as error:
+            except (StoreUnavailable, DiskFull) as error:
                 logger.warning("metadata: %s; trying again", error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
@@ -97,7 +98,7 @@ class MetadataFeed:
     async def _list_again(self) -> None:
         try:
             self._publish(self.image.load(await self._store.list("")))
-        except StoreUnavailable as error:
+        except (StoreUnavailable, DiskFull) as error:
             # The watch will find the history missing once more, and lead back here.
             logger.warning("metadata: %s; trying again", error)
             await asyncio.sleep(_RETRY_SECONDS)

@@ -195,6 +195,8 @@ class Partition:
         if policy != self.policy:
             self.policy = policy
             self._own_offset_moved(self.own_offset)
+            if self.log.flushed_offset < self.log.end_offset:
+                self._listener.appended(self)  # it may have to be flushed sooner than was planned
 
     def close(self, reason: ApiError) -> None:
         """Serve nobody any more; everybody who waits is woken to find out why."""
@@ -207,8 +209,10 @@ class Partition:
         self.told_high_watermarks.clear()
         commits, self._commit_waiters = self._commit_waiters, deque()
         flushes, self._own_waiters = self._own_waiters, deque()
-        for waiter in (*commits, *flushes):
-            waiter[1]()
+        for _, callback, _ in commits:
+            callback()
+        for _, callback in flushes:
+            callback()
         self.wake_fetches()
 
     def _leader_changed(self, high_watermark: int) -> None:

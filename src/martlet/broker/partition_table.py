@@ -12,7 +12,7 @@ Proved by: tests/unit/broker/test_partition_table.py
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
 from martlet.base.clock import Clock
@@ -87,10 +87,6 @@ class PartitionTable:
             return partition
         return self._open_led(topic, index)
 
-    def readable_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """The same by topic id."""
-        return self.readable(self._name_of(topic_id), index)
-
     def hosted(self, topic: str, index: int) -> Partition | None:
         """The replica here, whatever its role, if it has a log in use; never makes one."""
         return self._hosted.get((topic, index))
@@ -110,13 +106,18 @@ class PartitionTable:
         """Every replica with a log in use."""
         return list(self._hosted.values())
 
-    def led(self) -> Iterable[Partition]:
+    def led(self) -> Sequence[Partition]:
         """The partitions led here that have a log in use."""
         return tuple(self._led.values())
 
-    def following(self) -> Iterable[Partition]:
+    def following(self) -> Sequence[Partition]:
         """The partitions that this broker copies from others."""
         return [partition for partition in self._hosted.values() if partition.follower is not None]
+
+    def count_offline(self) -> int:
+        """Replicas here of partitions that nobody leads, or whose log cannot be used."""
+        idle = [one for one in self._hosted.values() if one.offline or (one.leader is None and one.follower is None)]
+        return len(idle) + len(self._logs.failures)
 
     def check_writable(self) -> None:
         """Raise when publishes are refused because the disk is full."""

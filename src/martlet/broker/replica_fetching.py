@@ -91,14 +91,8 @@ class ReplicaFetching:
     # --- numbers
 
     def _watch(self) -> None:
-        metrics = self._context.metrics
-        metrics.watch(
-            "martlet_followed_partitions",
-            "Partitions copied from other brokers.",
-            lambda: len(self._fetcher_of),
-        )
-        metrics.watch_table(
-            "martlet_replica_lag_messages",
+        self._context.metrics.watch_table(
+            "martlet_following_lag_messages",
             "Committed messages that copies on this broker lack, by topic.",
             ("topic",),
             self._lag_rows,

@@ -4,7 +4,7 @@ A lease that is renewed beside the event loop would outlive a broker that does n
 here first (see `lease_keeper.py`): the loop shows that it turns by a tick now and then, the disk by a small write
 that is synced. A disk that is full still answers; one that fails ends the broker.
 
-Proved by: tests/unit/broker/test_vital_signs.py
+Proved by: tests/unit/broker/test_lease_keeper.py, tests/unit/broker/test_membership.py
 """
 
 import asyncio

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from martlet.base.errors import ApiError, ErrorCode
 from martlet.cli.confirmation import confirm
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
@@ -286,7 +287,13 @@ def remove(broker: int, yes: bool, as_json: bool, target: Target) -> None:
     async def work(cluster: "Cluster") -> None:
         from martlet.client.cluster_admin import ClusterAdmin
 
-        await ClusterAdmin(cluster).remove_broker(broker)
+        try:
+            await ClusterAdmin(cluster).remove_broker(broker)
+        except ApiError as error:
+            if error.code != ErrorCode.INVALID_REQUEST:
+                raise
+            # It runs, holds partitions or is not drained: the cluster's own words say which.
+            raise CommandFailed(ExitCode.CONFLICT, str(error), "`martlet cluster status` shows how it is") from error
 
     run_with_cluster(target, work)
     if as_json:

@@ -179,11 +179,9 @@ def _check_brokers(wanted: Sequence[int], brokers: Sequence["BrokerState"]) -> N
     known = {broker.id: broker for broker in brokers}
     for broker in wanted:
         if broker not in known:
-            ids = ", ".join(map(str, known))
+            there = f"there are {', '.join(map(str, known))}" if len(known) > 1 else f"the only one is {min(known)}"
             raise CommandFailed(
-                ExitCode.NOT_FOUND,
-                f"there is no broker {broker}; there are {ids}",
-                "`martlet cluster status` shows them",
+                ExitCode.NOT_FOUND, f"there is no broker {broker}; {there}", "`martlet cluster status` shows them"
             )
         if not known[broker].is_alive:
             raise CommandFailed(

@@ -90,12 +90,12 @@ def stop(name: str, timeout: float, state: str, as_json: bool) -> None:
     """Stop a run after the batch it is in; nothing is lost or repeated."""
     directory = RunDirectory(state, name)
     status = _status_of(state, name)
-    if not directory.is_held:
+    if not directory.is_held():
         raise CommandFailed(ExitCode.CONFLICT, f"pipeline {name} is not running, it {_past(status.state)}")
     directory.ask_to_stop()
     clock, waiting = SystemClock(), threading.Event()
     deadline = clock.monotonic_ms() + int(timeout * 1000)
-    while directory.is_held:
+    while directory.is_held():
         if clock.monotonic_ms() > deadline:
             raise CommandFailed(
                 ExitCode.TIMEOUT,
@@ -174,5 +174,3 @@ def _total_lag(status: RunStatus) -> int | None:
 def _behind(status: RunStatus) -> str | None:
     known = [flow.lag_seconds for flow in status.flows if flow.lag_seconds is not None]
     return format_duration(int(max(known) * 1000)) if known else None
-
-

@@ -1,4 +1,4 @@
-"""How a running pipeline is shown: a line that rewrites itself on a terminal, JSON lines for programs, else few notes."""
+"""How a running pipeline is shown: one line on a terminal, JSON lines for programs, a note now and then else."""
 
 import json
 import shutil

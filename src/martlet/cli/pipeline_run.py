@@ -56,13 +56,16 @@ class CommonOptions:
     messages_per_batch: int | None
     master: str
     settings: Mapping[str, str]
+    same_env: bool
     as_json: bool
 
 
 def common_options(function: Function) -> Function:
     """Adds the options of `CommonOptions` and hands them over as `common`."""
 
-    @click.option("--name", metavar="NAME", help="What to call the run; it keeps its place in the topic under this name.")
+    @click.option(
+        "--name", metavar="NAME", help="What to call the run; it keeps its place in the topic under this name."
+    )
     @state_option
     @click.option("--group", metavar="GROUP", help="Group to commit progress to.  [default: the run's name]")
     @click.option(
@@ -78,6 +81,9 @@ def common_options(function: Function) -> Function:
     @click.option("--messages-per-batch", type=click.IntRange(min=1), metavar="N", help="At most so many in one batch.")
     @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs, like spark://HOST:7077.")
     @click.option("--conf", "settings", type=ASSIGNMENT, multiple=True, help="A setting for Spark. May be repeated.")
+    @click.option(
+        "--same-env", is_flag=True, help="Executors have this Python environment at the same path; send no packages."
+    )
     @json_option
     @connects
     @functools.wraps(function)
@@ -138,7 +144,11 @@ def _ready_command(pipeline: ReadyPipeline) -> click.Command:
     own = [_option(field, hints[field.name]) for field in dataclasses.fields(pipeline.options)]
     shared = getattr(start, "__click_params__", [])
     return click.Command(
-        pipeline.name, callback=start, params=[*own, *reversed(shared)], help=pipeline.summary, short_help=pipeline.summary
+        pipeline.name,
+        callback=start,
+        params=[*own, *reversed(shared)],
+        help=pipeline.summary,
+        short_help=pipeline.summary,
     )
 
 
@@ -176,7 +186,9 @@ def _file_command(path: str) -> click.Command:
 
         _run(common, path, 0.0, prepare)
 
-    return click.Command(path, callback=start, params=[*reversed(start.__click_params__)], help=f"Run the flows of {path}.")
+    return click.Command(
+        path, callback=start, params=[*reversed(start.__click_params__)], help=f"Run the flows of {path}."
+    )
 
 
 def _project_command(path: str) -> click.Command:
@@ -190,7 +202,10 @@ def _project_command(path: str) -> click.Command:
             _run_project(path, name, state, master, dict(settings), as_json)
 
     return click.Command(
-        path, callback=start, params=[*reversed(getattr(start, "__click_params__", []))], help=f"Run the project {path}."
+        path,
+        callback=start,
+        params=[*reversed(getattr(start, "__click_params__", []))],
+        help=f"Run the project {path}.",
     )
 
 
@@ -253,6 +268,7 @@ def _request(common: CommonOptions, name: str, pipeline: str, every: float) -> "
         run=options,
         master=common.master,
         settings=common.settings,
+        same_environment=common.same_env,
     )
 
 

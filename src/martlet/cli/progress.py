@@ -30,7 +30,7 @@ class Progress:
             return
         now_ms = self._clock.monotonic_ms()
         if is_terminal(sys.stderr):
-            click.echo(f"{_CLEAR}{printable_lines(text)}", err=True, nl=False)
+            click.echo(f"{_CLEAR}{printable_lines(text)}", err=True, nl=False, color=True)
         elif self._shown_at_ms is not None and now_ms - self._shown_at_ms < _LINE_INTERVAL_MS:
             return
         else:
@@ -40,5 +40,5 @@ class Progress:
     def end(self) -> None:
         """Leave no half line behind."""
         if self._shown and is_terminal(sys.stderr):
-            click.echo(_CLEAR, err=True, nl=False)
+            click.echo(_CLEAR, err=True, nl=False, color=True)
         self._shown = ""

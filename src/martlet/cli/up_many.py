@@ -70,7 +70,7 @@ class BrokerPlan:
 class Wish(NamedTuple):
     """How many brokers, and whether they play several hosts."""
 
-    count: int
+    brokers: int
     is_cluster: bool
 
 
@@ -100,7 +100,7 @@ def plan_brokers(
         return origins[key].kind == "default"
 
     plans = []
-    for place in range(wish.count):
+    for place in range(wish.brokers):
         broker_id = settings.broker_id + place
         own = {key: text for key, (_, text) in flags.items()}
         own |= {
@@ -114,7 +114,7 @@ def plan_brokers(
         if wish.is_cluster:
             own["metadata"] = metadata
             if is_left_open("default_replication_factor"):
-                own["default_replication_factor"] = str(min(_REPLICATION, wish.count))
+                own["default_replication_factor"] = str(min(_REPLICATION, wish.brokers))
         if settings.log_format == "auto":
             own["log_format"] = "text" if is_terminal(sys.stderr) else "json"
         plans.append(BrokerPlan(broker_id, own, config_file))
@@ -273,21 +273,19 @@ class _Supervisor:
 
     async def _run_brokers(self) -> list[int]:
         running = [asyncio.create_task(child.run()) for child in self._brokers]
-        ups = [asyncio.create_task(child.up.wait()) for child in self._brokers]
+        announcing = asyncio.create_task(self._announce_when_up())
         try:
-            all_up = asyncio.gather(*ups)
-            await asyncio.wait((all_up, *running), return_when=asyncio.FIRST_COMPLETED)
-            for task in running:
-                if task.done():
-                    task.result()  # a broker that could not be started ends it all
-            if all_up.done():
-                self._announce()
+            # A broker that could not be started ends it all.
             return list(await asyncio.gather(*running))
         finally:
-            for waiting in ups:
-                waiting.cancel()
+            announcing.cancel()
             self._stop(*self._brokers)
-            await asyncio.gather(*running, return_exceptions=True)
+            await asyncio.gather(announcing, *running, return_exceptions=True)
+
+    async def _announce_when_up(self) -> None:
+        for child in self._brokers:
+            await child.up.wait()
+        self._announce()
 
     def _asked_to_stop(self) -> None:
         if self._stopping.is_set():

@@ -49,10 +49,12 @@ def plan_drain(broker: BrokerId, image: MetadataImage, states: BrokerStates, *, 
     left = [one for one in image.brokers() if one.id != broker and one.id not in states.draining]
     largest = max((len(replicas) for replicas in all_wished(image).values() if broker in replicas), default=0)
     if largest > len(left):
+        copies = "1 replica" if largest == 1 else f"{largest} replicas"
+        others = "no other broker" if not left else f"only {len(left)} other broker{'s' * (len(left) > 1)}"
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"broker {broker} holds partitions with {largest} replicas, and only {len(left)} other brokers could "
-            "take them: add a broker or lower the replication factor first",
+            f"broker {broker} holds partitions with {copies}, and {others} could take them: add a broker or lower the "
+            "replication factor first",
         )
     compares = {broker_key(broker): record.mod_revision, drain_key(broker): 0}
     return CommitPlan(compares, {drain_key(broker): encode_drain(DrainRecord(broker, now_ms))})

@@ -129,6 +129,11 @@ class LeaderReplica:
         """
         return self.high_watermark >= self.epoch_start_offset
 
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica is not in sync."""
+        return len(self.in_sync.committed) < len(self._state.replicas)
+
     def followers(self) -> Iterable[FollowerProgress]:
         """Those that have fetched in this epoch."""
         return self._followers.values()

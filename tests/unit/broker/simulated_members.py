@@ -14,7 +14,9 @@ from martlet.cluster.records import BrokerRecord, PartitionRecord
 from martlet.cluster.topic_decisions import TopicWish
 from martlet.testing.sim_host import SimHost
 from martlet.testing.sim_world import SimWorld
+from martlet.wire.batch import read_batch_header
 from tests.sim.simulated_broker import StopRequest, broker_settings, simulated_ports
+from tests.unit.log.log_builders import batch_of
 
 LEASE_MS: Final = 3_000
 LOG_DIRECTORY: Final = "/data/broker-{}"
@@ -41,7 +43,8 @@ class SimMember:
 
     @property
     def services(self) -> BrokerServices:
-        assert self.app is not None and self.app.services is not None
+        assert self.app is not None
+        assert self.app.services is not None
         return self.app.services
 
     @property
@@ -100,6 +103,15 @@ class SimMember:
         wish = TopicWish(name=name, assignments={0: replicas}, configs=configs)
         self.call(lambda services: services.admin.create_topic(wish))
         self.world.run_for(100)  # until the others know of it
+
+    def append(self, name: str) -> None:
+        """One message more in a log led here."""
+
+        async def append(services: BrokerServices) -> None:
+            batch = memoryview(batch_of(b"v"))
+            services.partitions.get(name, 0).append(batch, read_batch_header(batch), now_ms=self.host.clock.now_ms())
+
+        self.call(append)
 
     def partition(self, name: str) -> PartitionRecord:
         record = self.services.image.partition(name, 0)

@@ -124,6 +124,7 @@ def test_an_election_that_may_lose_messages_is_never_silent(caplog: pytest.LogCa
         one.kill(power_loss=True)
         two.start()
         world.run_until(lambda: controller.partition("t").leader == two.number, 30_000)
+        world.run_for(100)
         assert any("may lack acknowledged messages" in record.getMessage() for record in caplog.records)
 
 

@@ -11,7 +11,8 @@ from tests.unit.broker.simulated_members import SimMember, in_sync_of, start_mem
 
 def leader_state(member: SimMember, topic: str) -> object:
     partition = member.services.partitions.hosted(topic, 0)
-    assert partition is not None and partition.leader is not None
+    assert partition is not None
+    assert partition.leader is not None
     return partition.leader.in_sync
 
 
@@ -26,6 +27,7 @@ def test_a_follower_that_does_not_keep_up_goes_and_comes_back() -> None:
     with SimWorld(1) as world:
         one, two, _ = three_in_sync(world)
         world.network.cut("broker1", "broker2")
+        one.append("t")
         world.run_until(lambda: in_sync_of(one, "t") == {1, 3}, 20_000)
         assert two.may_act(), "only its way to the leader is cut"
         assert one.partition("t").leader_epoch == 0
@@ -39,6 +41,7 @@ def test_a_change_without_an_answer_is_settled_in_the_end(fault: CommitFault) ->
     with SimWorld(f"in sync {fault.name}") as world:
         one, _, _ = three_in_sync(world)
         world.network.cut("broker1", "broker2")
+        one.append("t")
         world.run_for(2_500)
         world.store_server.lose_next_commit(fault)
         world.run_until(lambda: in_sync_of(one, "t") == {1, 3}, 30_000)

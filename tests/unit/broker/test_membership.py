@@ -39,7 +39,7 @@ def test_a_broker_with_the_directory_of_another_cluster_refuses_and_touches_noth
         member.stop()
         world.store_server.state.entries.clear()  # somebody points the broker at a store made anew
         before = member.host.disk.list_directory(LOG_DIRECTORY.format(1))
-        with pytest.raises(MembershipRefused, match="holds data of cluster .*the metadata store is empty"):
+        with pytest.raises(MembershipRefused, match=r"holds data of cluster .*the metadata store is empty"):
             world.run_process(member.host, member._main)
         assert member.host.disk.list_directory(LOG_DIRECTORY.format(1)) == before
         assert world.store_server.state.entries == {}
@@ -50,8 +50,8 @@ def test_a_broker_with_the_directory_of_another_broker_refuses() -> None:
         member = only_member(world)
         member.stop()
         member.host.disk.rename(LOG_DIRECTORY.format(1), LOG_DIRECTORY.format(2))
+        other = SimMember(world, 2, member.host)
         with pytest.raises(MembershipRefused, match="data of broker 1, not of broker 2"):
-            other = SimMember(world, 2, member.host)
             world.run_process(other.host, other._main)
 
 
@@ -187,14 +187,16 @@ def test_a_broker_cut_off_from_the_store_acts_no_more_and_goes_on_by_itself_when
         world.store_server.stop()
         world.run_for(LEASE_MS)
         assert not member.may_act()
-        assert member.app is not None and "lost touch" in member.app.readiness()[1]
+        assert member.app is not None
+        assert "lost touch" in member.app.readiness()[1]
         world.run_for(60_000)
         assert member.host.is_running, "an outage stops nobody"
         world.store_server.start()
         world.run_until(member.may_act, 10_000)
         assert member.record.incarnation == incarnation
         live = member.services.image.live(BrokerId(1))
-        assert live is not None and live.incarnation == incarnation
+        assert live is not None
+        assert live.incarnation == incarnation
 
 
 def test_it_stops_acting_before_the_store_can_have_given_its_lease_away() -> None:
@@ -261,7 +263,8 @@ def test_leaderships_are_with_others_before_a_broker_stops() -> None:
         world.run_until(lambda: two.partition("t").leader != 1, 5_000)
         assert one.host.is_running, "it waits for that"
         world.run_until(lambda: not one.host.is_running, 10_000)
-        assert one.stopped_cleanly and one.host.failures == []
+        assert one.stopped_cleanly
+        assert one.host.failures == []
         world.run_until(lambda: BrokerId(1) not in two.partition("t").isr_ids(), 1_000)
         assert three.is_serving
 
@@ -277,7 +280,7 @@ def test_a_broker_that_nobody_can_take_over_from_stops_without_waiting() -> None
 
 def test_a_stop_takes_its_time_at_most_when_nobody_hands_over() -> None:
     with SimWorld(21) as world:
-        one, two, three = start_members(world, 3)
+        one, _two, _three = start_members(world, 3)
         one.create_topic("t", 1, 2, 3)
         world.run_until(lambda: len(one.partition("t").isr) == 3, 10_000)
         world.store_server.stop()
@@ -289,7 +292,7 @@ def test_a_stop_takes_its_time_at_most_when_nobody_hands_over() -> None:
 @pytest.mark.parametrize(
     ("host", "embedded", "expected"),
     [
-        ("0.0.0.0", True, "127.0.0.1"),  # noqa: S104 - compared, not bound
+        ("0.0.0.0", True, "127.0.0.1"),
         ("::", False, "machine"),
         ("broker.example", False, "broker.example"),
     ],

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import martlet as package
-from martlet.cli.up import up
 from martlet.cli.configuration import DEFAULTS
+from martlet.cli.up import up
 from tests.unit.cli.command_line import martlet
 
 HEAVY = (

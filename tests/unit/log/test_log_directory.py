@@ -270,3 +270,106 @@ def test_stopping_an_idle_directory_writes_almost_nothing() -> None:
     before = disk.syncs
     directory.close()
     assert disk.syncs - before <= 2
+
+
+# --- high watermarks
+
+
+def test_high_watermarks_are_written_with_the_other_checkpoints_in_kafkas_format() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    log_of(directory, A).high_watermark = 12
+    directory.checkpoint()
+    assert disk.read_file("data/logs/replication-offset-checkpoint") == b"0\n1\na 0 12\n"
+    disk.crash("process")
+    again = start(disk)
+    assert {log.partition: log.high_watermark for log in again} == {A: 12, B: 0}
+
+
+def test_a_high_watermark_is_never_outside_the_log_it_belongs_to() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    for partition in (A, B):
+        log_of(directory, partition).flush()
+        log_of(directory, partition).high_watermark = 40
+    directory.checkpoint()
+    log_of(directory, A).truncate_to(10, now_ms=NOW_MS)
+    log_of(directory, B).truncate_fully_and_start_at(90, now_ms=NOW_MS)
+    assert [log_of(directory, partition).high_watermark for partition in (A, B)] == [10, 90]
+    disk.crash("power")
+    again = start(disk)
+    assert [log_of(again, partition).high_watermark for partition in (A, B)] == [10, 90]
+
+
+def test_what_grows_back_after_a_cut_is_not_committed_by_an_older_checkpoint() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    log = log_of(directory, A)
+    log.flush()
+    log.high_watermark = 40
+    directory.checkpoint()
+    log.truncate_to(10, now_ms=NOW_MS)
+    fill(log, 20)
+    disk.crash("process")
+    assert log_of(start(disk), A).high_watermark == 10
+
+
+def test_a_broken_checkpoint_of_high_watermarks_commits_nothing() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    log_of(directory, A).high_watermark = 12
+    directory.close()
+    disk.replace_file("data/logs/replication-offset-checkpoint", b"0\n7\n")
+    assert log_of(start(disk), A).high_watermark == 0
+
+
+# --- whether everything is there
+
+
+def test_a_directory_whose_logs_are_all_there_started_whole() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    directory.checkpoint()
+    disk.crash("process")
+    again = start(disk)
+    assert again.started_whole
+    assert not again.started_clean
+
+
+def test_a_directory_that_lacks_a_log_which_its_checkpoints_name_did_not_start_whole() -> None:
+    disk = new_disk()
+    with_two_logs(disk).close()
+    disk.remove_tree("data/logs/a-0")
+    assert not start(disk).started_whole
+
+
+def test_a_directory_with_a_log_that_ends_before_its_recovery_point_did_not_start_whole() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    log_of(directory, A).flush()
+    directory.checkpoint()
+    directory.close(clean=False)
+    last = max(name for name, _, _ in disk.list_directory("data/logs/a-0") if name.endswith(".log"))
+    disk.open(f"data/logs/a-0/{last}").truncate(0)
+    again = start(disk)
+    assert A in again.failures
+    assert not again.started_whole
+
+
+def test_a_directory_without_readable_recovery_points_did_not_start_whole() -> None:
+    disk = new_disk()
+    with_two_logs(disk).close()
+    disk.replace_file("data/logs/recovery-point-offset-checkpoint", b"?")
+    assert not start(disk).started_whole
+
+
+def test_logs_deleted_or_set_aside_on_purpose_since_the_last_checkpoint_are_not_missed() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    directory.checkpoint()
+    directory.delete(A)
+    directory.set_aside(B)
+    disk.crash("process")
+    again = start(disk)
+    assert len(again) == 0
+    assert again.started_whole

@@ -168,3 +168,17 @@ def test_i6_a_lowered_minimum_counts_only_once_the_store_has_forgotten_the_eligi
     assert replica.propose(0) == Proposal(frozenset({ONE}), 100)
     replica.state_stored(replace(alone, has_eligible=False, partition_epoch=101))
     assert replica.high_watermark == 5
+
+
+def test_a_leader_that_counts_only_what_it_has_flushed_commits_no_more_than_that() -> None:
+    state = replace(STATE, in_sync=frozenset({ONE, TWO}))
+    replica = LeaderReplica(ONE, state, OPTIONS, end_offset=9, own_offset=4, high_watermark=0, now_ms=0)
+    fetch(replica, TWO, 9, end_offset=9)
+    assert (replica.high_watermark, replica.high_watermark_is_current) == (4, False)
+    assert replica.own_offset_moved(9) == 9
+    assert replica.high_watermark_is_current
+
+
+def test_a_partition_with_a_replica_out_of_sync_is_under_replicated() -> None:
+    assert not leader().is_under_replicated
+    assert leader(replace(STATE, in_sync=frozenset({ONE, TWO}))).is_under_replicated

@@ -12,7 +12,7 @@ from typing import Final
 
 from martlet.base.errors import ApiError
 from martlet.base.ids import TopicPartition
-from martlet.broker.partition_admin import reassign
+from martlet.broker.partition_admin import Outcomes, reassign
 from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.turns import Repeats
@@ -39,20 +39,20 @@ async def handle(
         for partition in topic.partitions
     ]
     repeats = Repeats(partition for partition, _ in wishes)
-    refused = {}
+    refused: Outcomes = {}
     for partition, _ in wishes:
         try:
             repeats.check(partition)
-        except ApiError as error:
-            refused[partition] = error
+        except ApiError as refusal:
+            refused[partition] = refusal
     wanted = {partition: replicas for partition, replicas in wishes if partition not in refused}
     outcomes = refused | await reassign(broker, wanted, factor_may_change=request.allow_replication_factor_change)
     topics: dict[str, ReassignableTopicResponse] = {}
-    for (topic, index), error in outcomes.items():
+    for (topic_name, index), error in outcomes.items():
         result = ReassignablePartitionResponse(partition_index=index)
         if error is not None:
             result.error_code, result.error_message = error.code, error.detail
-        topics.setdefault(topic, ReassignableTopicResponse(name=topic)).partitions.append(result)
+        topics.setdefault(topic_name, ReassignableTopicResponse(name=topic_name)).partitions.append(result)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change, responses=list(topics.values())
     )

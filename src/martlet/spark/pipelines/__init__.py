@@ -12,6 +12,6 @@ plain functions, and hands the results to `run` to be written. A user's file is 
 Importing this package imports no Spark, because the command line does it for every `--help`.
 """
 
-from martlet.spark.pipelines.user_flow import LakeTarget, flow, lake
+from martlet.spark.pipelines.user_flow import LakeTarget, flow, lake_table
 
-__all__ = ["LakeTarget", "flow", "lake"]
+__all__ = ["LakeTarget", "flow", "lake_table"]

@@ -17,9 +17,10 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from martlet.spark.pipelines.catalogue import CdcOptions
+from martlet.spark.pipelines.columns import parse_columns
 from martlet.spark.pipelines.lake.data_file import DataFile
 from martlet.spark.pipelines.lake.rewrite import rewrite_files
 from martlet.spark.pipelines.lake.table import layout_of, open_table
@@ -28,9 +29,11 @@ from martlet.spark.pipelines.run import BatchOfRows, PipelineRun
 KEY: Final = "_key"
 BUCKET: Final = "bucket"
 
+_UNREAD: Final = "_unread"
+
 
 def start(run: PipelineRun, options: CdcOptions) -> None:
-    columns = StructType.fromDDL(options.columns)
+    columns = parse_columns(options.columns)
     table = open_table(options.to, options.layout)
 
     def merge(batch: BatchOfRows) -> None:
@@ -53,18 +56,23 @@ def last_changes(messages: DataFrame, columns: StructType, buckets: int) -> Data
     text = F.col("value").cast("string")
     event = F.coalesce(F.get_json_object(text, "$.payload"), text)
     operation = F.get_json_object(event, "$.op")
-    row = F.from_json(F.when(operation.isNotNull(), F.get_json_object(event, "$.after")).otherwise(event), columns)
+    row = F.when(operation.isNotNull(), F.get_json_object(event, "$.after")).otherwise(event)
     is_deleted = F.col("value").isNull() | F.coalesce(operation == "d", F.lit(False))
     place = F.concat_ws("/", "topic", F.col("partition").cast("string"), F.col("offset").cast("string"))
-    wrong = F.raise_error(F.concat(F.lit("this is no change event with a key and a row: "), place))
-    is_wrong = F.col("key").isNull() | (~is_deleted & row.isNull())
+    # Spark puts the text of what it cannot read into a column that is asked for by name.
+    strict = StructType([*columns.fields, StructField(_UNREAD, StringType())])
     read = messages.select(
         F.col("key").alias(KEY),
         "offset",
+        place.alias("place"),
         is_deleted.alias("is_deleted"),
-        F.when(is_wrong, wrong.cast(columns)).otherwise(row).alias("row"),
+        F.from_json(row, strict, {"columnNameOfCorruptRecord": _UNREAD}).alias("row"),
     )
-    newest = read.groupBy(KEY).agg(F.max_by(F.struct("row", "is_deleted"), "offset").alias("last"))
+    is_unread = ~F.col("is_deleted") & (F.col("row").isNull() | F.col(f"row.{_UNREAD}").isNotNull())
+    wrong = F.raise_error(F.concat(F.lit("this is no change event with a key and a row: "), F.col("place")))
+    fields = F.struct(*(F.col(f"row.{field.name}").alias(field.name) for field in columns))
+    checked = read.withColumn("row", F.when(F.col(KEY).isNull() | is_unread, wrong.cast(columns)).otherwise(fields))
+    newest = checked.groupBy(KEY).agg(F.max_by(F.struct("row", "is_deleted"), "offset").alias("last"))
     bucket = F.pmod(F.xxhash64(KEY), F.lit(buckets)).cast("string")
     return newest.select(KEY, "last.row.*", "last.is_deleted", bucket.alias(BUCKET))
 
@@ -83,9 +91,9 @@ def read_table(spark: SparkSession, path: str, columns: StructType) -> DataFrame
 
 def _rows_of(spark: SparkSession, path: str, files: Sequence[DataFile], columns: StructType) -> DataFrame:
     """The rows of some files, with the bucket that only their paths tell."""
-    schema = StructType([*StructType.fromDDL(f"{KEY} binary"), *columns])
+    schema = StructType([StructField(KEY, BinaryType()), *columns.fields])
     if not files:
-        return spark.createDataFrame([], StructType([*schema, *StructType.fromDDL(f"{BUCKET} string")]))
+        return spark.createDataFrame([], StructType([*schema.fields, StructField(BUCKET, StringType())]))
     by_bucket: dict[str, list[str]] = {}
     for file in files:
         by_bucket.setdefault(file.partition[BUCKET], []).append(os.path.join(path, file.path))

@@ -1,8 +1,8 @@
 """Runs a project of Spark Declarative Pipelines with Martlet's formats at hand, and tells how it went.
 
 Spark's own `spark-pipelines` does the work, in a process of its own; nothing of it is rebuilt here. What is added: the
-settings of a Martlet session, the interpreter that has the package, a catalog that lasts (without one, the second run of
-a project fails because its tables seem to exist already), a log, and a status like any other run's.
+interpreter that has the package, a catalog that lasts (without one, the second run of a project fails because its
+tables seem to exist already), a log, and a status like any other run's.
 
 A declarative run is triggered: it processes what is there and ends. Proved by: tests/spark/test_declarative.py.
 """
@@ -43,7 +43,7 @@ def run_project(
     with directory.hold():
         status = _noted(directory, replace(status, state=RunState.RUNNING), tell)
         with open(directory.spark_log, "ab") as log:
-            process = subprocess.Popen(
+            process = subprocess.Popen(  # noqa: S603 (the user's own project)
                 _command(specification, directory, status.master, settings),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -51,7 +51,7 @@ def run_project(
                 env=os.environ | {"PYSPARK_PYTHON": sys.executable},
             )
             while process.poll() is None:
-                if directory.is_asked_to_stop:
+                if directory.is_asked_to_stop():
                     process.send_signal(signal.SIGTERM)
                 try:
                     process.wait(0.5)
@@ -59,7 +59,7 @@ def run_project(
                     continue
                 except KeyboardInterrupt:
                     directory.ask_to_stop()
-        if directory.is_asked_to_stop:
+        if directory.is_asked_to_stop():
             return _noted(directory, replace(status, state=RunState.STOPPED), tell)
         if process.returncode:
             failed = replace(status, state=RunState.FAILED, last_error=last_error(directory.spark_log))

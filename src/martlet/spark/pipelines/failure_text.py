@@ -9,16 +9,17 @@ Proved by: tests/unit/spark/test_failure_text.py.
 import re
 from typing import Final
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 SPARK_FAILURES: Final = (PySparkException, Py4JError)
 """What Spark raises: its own exceptions, and those of the other side that it has no name for."""
 
 _PYTHON_LINE: Final = re.compile(
-    r"^(?:pyspark\.errors\.\S+: )?([A-Za-z_][\w.]*(?:Error|Exception|Refused|Lost|Failed|Unknown|Gone|Out)): (.+)$", re.M
+    r"^(?:pyspark\.errors\.\S+: )?([A-Za-z_][\w.]*(?:Error|Exception|Refused|Lost|Failed|Unknown|Gone|Out)): (.+)$",
+    re.MULTILINE,
 )
-_WRAPPER: Final = re.compile(r"terminated with exception: (.+?)(?: SQLSTATE: \w+)?$", re.M)
+_WRAPPER: Final = re.compile(r"terminated with exception: (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+$")
 _TRACEBACK: Final = "Traceback (most recent call last)"
 

@@ -11,8 +11,9 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
-
+from typing import Final
 
 from martlet.base.clock import SystemClock
 from martlet.base.errors import MartletError
@@ -21,7 +22,11 @@ from martlet.spark.pipelines.run import PipelineRun, RunOptions
 from martlet.spark.pipelines.run_directory import RunDirectory
 from martlet.spark.pipelines.run_status import RunState, RunStatus
 from martlet.spark.pipelines.runner import PipelineFailed, Runner, Tell
+from martlet.spark.pipelines.shipping import packages_archive, shipping_environment, shipping_settings, ships_to
 from martlet.spark.session import start_session
+
+PACKAGES: Final = ".packages"
+"""Below the directory of all runs: what was packed for executors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +41,8 @@ class LaunchRequest:
     master: str = "local[*]"
     settings: Mapping[str, str] = field(default_factory=dict)
     """More settings for Spark."""
+    same_environment: bool = False
+    """Executors elsewhere have this Python environment at the same path; nothing need be sent."""
 
 
 def launch(request: LaunchRequest, define: Callable[[PipelineRun], None], tell: Tell) -> RunStatus:
@@ -46,8 +53,9 @@ def launch(request: LaunchRequest, define: Callable[[PipelineRun], None], tell: 
         directory.write_status(status)
         tell(status)
         try:
+            settings = {**_shipped(request), **request.settings}
             with output_to(str(directory.spark_log)):
-                spark = start_session(request.name, master=request.master, settings=dict(request.settings))
+                spark = start_session(request.name, master=request.master, settings=settings)
             try:
                 run = PipelineRun(spark, directory, request.run)
                 define(run)
@@ -62,6 +70,14 @@ def launch(request: LaunchRequest, define: Callable[[PipelineRun], None], tell: 
     if status.state is RunState.FAILED:
         raise PipelineFailed(f"pipeline {request.name} failed: {status.last_error}")
     return status
+
+
+def _shipped(request: LaunchRequest) -> dict[str, str]:
+    """Settings that give executors elsewhere what they need; none for those that have it."""
+    if request.same_environment or not ships_to(request.master):
+        return {}
+    os.environ.update(shipping_environment())
+    return shipping_settings(packages_archive(Path(request.state).absolute() / PACKAGES))
 
 
 def first_status(request: LaunchRequest) -> RunStatus:
@@ -112,7 +128,7 @@ def stopping_on_signals(directory: RunDirectory, runner: Runner) -> Iterator[Non
     """SIGINT and SIGTERM ask for a stop; the second one is not asked but done."""
 
     def ask(_number: int, _frame: FrameType | None) -> None:
-        if directory.is_asked_to_stop:
+        if directory.is_asked_to_stop():
             raise KeyboardInterrupt
         directory.ask_to_stop()
         runner.wake()

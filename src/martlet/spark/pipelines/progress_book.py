@@ -94,16 +94,16 @@ class ProgressBook(StreamingQueryListener):
     def _end_of(self, run_id: str) -> threading.Event:
         return self._ends.setdefault(run_id, threading.Event())
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's names)
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Nothing to note."""
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
         report = json.loads(event.progress.json)
         name = report["name"]
         self._queries[name] = self.of(name).after(report)
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Nothing to note."""
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         self._end_of(str(event.runId)).set()

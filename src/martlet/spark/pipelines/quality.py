@@ -17,6 +17,7 @@ from pyspark.sql.types import AtomicType, StructField, StructType
 
 from martlet.base.errors import MartletError
 from martlet.spark.pipelines.catalogue import QualityOptions
+from martlet.spark.pipelines.columns import parse_columns
 from martlet.spark.pipelines.run import PipelineRun
 
 REASON: Final = "martlet-reason"
@@ -28,18 +29,13 @@ _SHOWN_LENGTH: Final = 40
 
 
 class RuleError(MartletError):
-    """A rule or the list of columns cannot be used."""
+    """A rule cannot be understood."""
 
 
 def start(run: PipelineRun, options: QualityOptions) -> None:
     quarantine = options.quarantine or f"{options.topic}-quarantine"
     judged = with_reasons(run.read_stream(options.topic), parse_columns(options.columns), parse_rules(options.rule))
     run.write_topic(routed(judged, options.to, quarantine), None, name="quality")
-
-
-def parse_columns(text: str) -> StructType:
-    """'id long not null, amount double' as Spark understands it."""
-    return StructType.fromDDL(text) if text.strip() else StructType()
 
 
 def parse_rules(rules: Sequence[str]) -> dict[str, str]:

@@ -61,7 +61,6 @@ class RunDirectory:
             self.stop_file.unlink(missing_ok=True)
             yield
 
-    @property
     def is_held(self) -> bool:
         """Whether a process runs it now."""
         try:
@@ -73,7 +72,6 @@ class RunDirectory:
             return True
         return False
 
-    @property
     def is_asked_to_stop(self) -> bool:
         return self.stop_file.exists()
 
@@ -91,7 +89,7 @@ class RunDirectory:
             status = RunStatus.from_data(json.loads((self.path / "status.json").read_text("utf-8")))
         except FileNotFoundError:
             return None
-        if status.state in (RunState.STARTING, RunState.RUNNING, RunState.STOPPING) and not self.is_held:
+        if status.state in (RunState.STARTING, RunState.RUNNING, RunState.STOPPING) and not self.is_held():
             return status.with_state(RunState.DIED)
         return status
 

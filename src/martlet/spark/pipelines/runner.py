@@ -1,17 +1,17 @@
 """Runs a pipeline: starts its flows, watches them, starts failed ones again, ends them between batches.
 
-How it works: one loop, a few times a second. Spark's figures come through `ProgressBook`, the lag from the brokers; both
-make a `RunStatus` that is written to the run's directory and handed to whoever shows it. The run ends when all flows
-have ended, when it is asked to stop (the stop file, or a signal), or when a flow fails for good.
+How it works: one loop, a few times a second. Spark's figures come through `ProgressBook`, the lag from the brokers;
+both make a `RunStatus` that is written to the run's directory and handed to whoever shows it. The run ends when all
+flows have ended, when it is asked to stop (the stop file, or a signal), or when a flow fails for good.
 
 Stopping: the stop file also tells the source to give no further batch, so a query comes to rest after the batch it is
 in, and only then is it stopped. Nothing is interrupted.
 
-A flow that fails after it has processed something is started again from its checkpoint, a few times with growing pauses:
-that is for brokers that were away. One that fails at its start has a mistake in it, and ends the run.
+A flow that fails after it has processed something is started again from its checkpoint, a few times with growing
+pauses: that is for brokers that were away. One that fails at its start has a mistake in it, and ends the run.
 
-Invariants: (R1) a stop that was asked for loses and repeats nothing; (R2) the status file always says how the run ended,
-unless its process was killed, which the lock shows.
+Invariants: (R1) a stop that was asked for loses and repeats nothing; (R2) the status file always says how the run
+ended, unless its process was killed, which the lock shows.
 
 Proved by: tests/spark/test_runner.py.
 """
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from martlet.base.clock import Clock, SystemClock
 from martlet.base.errors import MartletError
@@ -33,6 +33,7 @@ from martlet.spark.pipelines.run_directory import RunDirectory
 from martlet.spark.pipelines.run_status import FlowStatus, RunState, RunStatus
 
 _POLL_SECONDS: Final = 0.3
+_REST_POLL_SECONDS: Final = 0.05
 _LAG_INTERVAL_MS: Final = 2_000
 _CHORE_INTERVAL_MS: Final = 60_000
 _LAST_REPORT_SECONDS: Final = 10.0
@@ -91,14 +92,15 @@ class Runner:
 
     def _watch_all(self) -> RunState:
         while True:
-            if self._directory.is_asked_to_stop:
+            if self._directory.is_asked_to_stop():
                 self._note(RunState.STOPPING)
                 for watch in self._watches:
                     watch.come_to_rest(self._run.options.every_seconds > 0)
                 self._ask_lag()
                 self._chores()
                 return RunState.STOPPED
-            if all([watch.has_ended(self._pause) for watch in self._watches]):
+            ended = [watch.has_ended(self._pause) for watch in self._watches]
+            if all(ended):
                 self._ask_lag()
                 self._chores()
                 return RunState.FINISHED
@@ -181,8 +183,8 @@ class _StreamWatch:
         if has_interval:
             # Between two triggers nothing is under way, and the next one would find nothing new.
             waiting = threading.Event()
-            while query.isActive and query.status["isTriggerActive"]:
-                waiting.wait(0.05)
+            while query.status["isTriggerActive"]:
+                waiting.wait(_REST_POLL_SECONDS)
         else:
             query.processAllAvailable()
         query.stop()

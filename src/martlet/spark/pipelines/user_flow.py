@@ -40,7 +40,7 @@ class LakeTarget:
     partition_by: str | None
 
 
-def lake(path: str, *, layout: str = "parquet", partition_by: str | None = None) -> LakeTarget:
+def lake_table(path: str, *, layout: str = "parquet", partition_by: str | None = None) -> LakeTarget:
     """A table in a directory, written exactly once."""
     return LakeTarget(path, layout, partition_by)
 
@@ -92,7 +92,7 @@ def start_flows(run: "PipelineRun", notes: list[FlowNote], settings: Mapping[str
     """Start every flow of a file, each with the settings that its function has parameters for."""
     from pyspark import cloudpickle
 
-    cloudpickle.register_pickle_by_value(sys.modules[_MODULE])
+    cloudpickle.register_pickle_by_value(sys.modules[_MODULE])  # type: ignore[no-untyped-call]
     wanted = {name for note in notes for name in list(inspect.signature(note.function).parameters)[1:]}
     unknown = sorted(settings.keys() - wanted)
     if unknown:

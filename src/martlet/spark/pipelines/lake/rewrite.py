@@ -34,14 +34,13 @@ def rewrite_files(
         import pyarrow as pa
 
         files = FilesWriter(path, staging=staging, partition_by=partition_by, prefix=f"batch-{batch}")
-        written = [
-            {**file.as_data(), "partition": file.partition[partition_by]} for file in files.write_all(batches)
-        ]
+        written = [{**file.as_data(), "partition": file.partition[partition_by]} for file in files.write_all(batches)]
         yield pa.RecordBatch.from_pylist(written, schema=_written_schema())
 
     told = rows.repartition(partition_by).mapInArrow(write, _WRITTEN).collect()
     adds = [
-        DataFile(row["path"], row["staged"], row["rows"], row["bytes"], {partition_by: row["partition"]}) for row in told
+        DataFile(row["path"], row["staged"], row["rows"], row["bytes"], {partition_by: row["partition"]})
+        for row in told
     ]
     table.commit(writer, batch, adds, removes)
 

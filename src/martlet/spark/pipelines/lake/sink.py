@@ -1,7 +1,7 @@
 """The Spark sink for lake tables, format `martlet-lake`: tasks write files, the driver commits the batch.
 
-Options: `path`, `layout` (parquet or delta), `partitionBy` (one column, optional). A batch write also takes `writer` and
-`batch`, under which it is committed; `foreachBatch` passes those of its query.
+Options: `path`, `layout` (parquet or delta), `partitionBy` (one column, optional). A batch write also takes `writer`
+and `batch`, under which it is committed; `foreachBatch` passes those of its query.
 
 Where each method runs: `streamWriter`, `writer` and `commit` in planner processes at the driver, each time in a new
 object; `write` in tasks. Nothing survives from `write` to `commit` but the messages, so these carry the writer's name.
@@ -59,7 +59,7 @@ class LakeSource(DataSource):
             raise LakeError("a lake table is only appended to; use mode('append')")
         return LakeWriter(self.options, schema)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> "LakeStreamWriter":  # noqa: N802 (Spark's name)
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "LakeStreamWriter":
         return LakeStreamWriter(self.options, schema)
 
 
@@ -99,10 +99,10 @@ class LakeStreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
         query, batch = _task_property(QUERY_PROPERTY), int(_task_property(BATCH_PROPERTY))
         return self._write_files(iterator, query, batch)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self._commit(messages)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Files of a batch that was not committed are nobody's; the next attempt writes others."""
 
 

@@ -1,0 +1,306 @@
+"""`python -m bench.pipeline_kills`: a pipeline is killed again and again while messages arrive, and judged by content.
+
+Victims, by chance: the driver (the `martlet` process), Spark's JVM (which is the executor too in local mode), a Python
+worker or planner, the broker. Everything by kill -9, in the middle of whatever it does. What dies is started again, and
+at the end the pipeline runs until it has caught up.
+
+Judged is what is there against what the topic holds: an archive must hold each message once; a topic written from a
+topic must miss none, and its repeats are counted.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psutil  # type: ignore[import-untyped]
+import pyarrow.parquet as pq
+
+from bench.processes import ROOT, BrokerProcess, end_with_children
+from bench.report import say
+from martlet.base.errors import MartletError
+from martlet.base.ids import TopicPartition
+from martlet.client.addresses import parse_bootstrap
+from martlet.client.admin import Admin, NewTopic
+from martlet.client.cluster import Cluster
+from martlet.client.fetcher import Fetcher
+from martlet.client.offsets import offset_ranges
+from martlet.client.producer import Producer
+from martlet.spark.pipelines.lake.table import open_table
+
+SOURCE: Final = "orders"
+COPY: Final = "orders-copy"
+PARTITIONS: Final = 3
+KINDS: Final = ("parquet", "delta", "topic")
+VICTIMS: Final = ("driver", "jvm", "worker", "broker")
+_FLOW: Final = f"""
+from martlet.spark.pipelines import flow
+
+@flow(reads="{SOURCE}", writes="{COPY}")
+def copy(orders):
+    return orders
+"""
+_MESSAGES_PER_SECOND: Final = 300
+_BATCH: Final = 400
+_PATIENCE_SECONDS: Final = 300.0
+
+Content = Counter[tuple[int, bytes]]
+
+
+class PipelineProcess:
+    """The pipeline by its command line, in a process group of its own."""
+
+    def __init__(self, kind: str, bootstrap: str, work: Path) -> None:
+        self.work = work
+        self._state = work / "state"
+        (work / "copy.py").write_text(_FLOW, "utf-8")
+        target = ["copy.py"] if kind == "topic" else ["archive", "--topic", SOURCE, "--to", "archive", "--layout", kind]
+        settings = {
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.memory": "768m",
+            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        }
+        confs = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        self._command = [sys.executable, "-c", "from martlet.cli.main import main; main()", "pipeline", "run", *target]
+        self._command += ["--name", "victim", "--state", str(self._state), "--bootstrap", bootstrap, *confs]
+        self._command += ["--master", "local[2,3]", "--every", "0", "--messages-per-batch", str(_BATCH)]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *more: str) -> None:
+        with open(self.work / "pipeline.log", "ab") as log:
+            self._process = subprocess.Popen(
+                [*self._command, *more],
+                cwd=self.work,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+                start_new_session=True,
+            )
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("the pipeline was not started")
+        return self._process
+
+    def rows(self) -> int:
+        """What this run has processed, by its status file."""
+        try:
+            status: dict[str, Any] = json.loads((self._state / "victim" / "status.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            return 0
+        if status["pid"] != self.process.pid:
+            return 0
+        return sum(flow["rows"] for flow in status["flows"])
+
+    def wait_for_rows(self, more: int) -> bool:
+        """Until it has processed more than so many; False when it ended instead."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while self.rows() <= more:
+            if self.process.poll() is not None:
+                return False
+            if time.monotonic() > deadline:
+                raise SystemExit(f"no progress in {_PATIENCE_SECONDS:.0f} s; see {self.work / 'pipeline.log'}")
+            time.sleep(0.1)
+        return True
+
+    def victims(self, kind: str) -> list[psutil.Process]:
+        driver = psutil.Process(self.process.pid)
+        children = driver.children(recursive=True)
+        java = [child for child in children if child.name().startswith("java")]
+        if kind == "driver":
+            return [driver]
+        if kind == "jvm":
+            return java
+        return [child for child in children if child.name().startswith("python")]
+
+    def wait_gone(self) -> None:
+        """Until nothing of its group is left; what lingers is killed too, as a machine's death would."""
+        self.process.wait(60)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def finish(self) -> None:
+        """Run until it has caught up."""
+        self.start("--until-end")
+        if self.process.wait(_PATIENCE_SECONDS):
+            raise SystemExit(f"the last run failed; see {self.work / 'pipeline.log'}")
+
+
+@dataclass
+class Publisher:
+    """Publishes numbered messages from a thread until told to stop, whatever happens to the broker."""
+
+    bootstrap: str
+    numbers: int = 0
+    _over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._publish()), daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(60)
+
+    async def _publish(self) -> None:
+        async with Cluster(parse_bootstrap(self.bootstrap)) as cluster, Producer(cluster) as producer:
+            while not self._over.is_set():
+                for _ in range(_MESSAGES_PER_SECOND // 10):
+                    self.numbers += 1
+                    value = f"{self.numbers}:{random.random()}".encode()
+                    await producer.send(SOURCE, value, key=str(self.numbers % 100).encode())
+                await asyncio.sleep(0.1)
+            await producer.flush()
+
+
+async def prepare(bootstrap: str) -> None:
+    async with Cluster(parse_bootstrap(bootstrap)) as cluster:
+        for topic in (SOURCE, COPY):
+            await Admin(cluster).create_topic(NewTopic(name=topic, partitions=PARTITIONS, configs={}))
+
+
+async def topic_content(bootstrap: str, topic: str) -> Content:
+    """Every message of a topic: its partition and value."""
+    content: Content = Counter()
+    async with Cluster(parse_bootstrap(bootstrap)) as cluster, Fetcher(cluster) as fetcher:
+        held = await offset_ranges(cluster, [TopicPartition(topic, index) for index in range(PARTITIONS)])
+        fetcher.assign({partition: offsets.start for partition, offsets in held.items()})
+        while any(fetcher.positions[partition] < offsets.stop for partition, offsets in held.items()):
+            for fetched in await fetcher.fetch():
+                for record in fetched.records(batch_bytes_max=1 << 28):
+                    content[fetched.partition.partition, record.value or b""] += 1
+    return content
+
+
+def archive_content(path: Path, layout: str) -> Content:
+    content: Content = Counter()
+    for file in open_table(str(path), layout).files():
+        rows = pq.read_table(path / file.path, columns=["partition", "value"], partitioning=None)
+        content.update(zip(rows["partition"].to_pylist(), rows["value"].to_pylist(), strict=True))
+    return content
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the killing came to."""
+
+    kills: Counter[str]
+    messages: int
+    missing: int
+    repeated: int
+
+    def is_good(self, kind: str) -> bool:
+        return self.messages > 0 and self.missing == 0 and (kind == "topic" or self.repeated == 0)
+
+
+def judge(wanted: Content, found: Content, kills: Counter[str], kind: str) -> Verdict:
+    """Compare by content; a copy may put a message into another partition."""
+    if kind == "topic":
+        wanted, found = _without_partitions(wanted), _without_partitions(found)
+    return Verdict(kills, wanted.total(), (wanted - found).total(), (found - wanted).total())
+
+
+def _without_partitions(content: Content) -> Content:
+    values: Content = Counter()
+    for (_, value), count in content.items():
+        values[0, value] += count
+    return values
+
+
+def kill_one(kind: str, pipeline: PipelineProcess, broker: BrokerProcess, chance: random.Random) -> None:
+    """One victim, and what has to be done for things to go on."""
+    if kind == "broker":
+        broker.kill()
+        time.sleep(chance.uniform(0, 1))
+        broker.start_and_wait()
+        return
+    with contextlib.suppress(psutil.NoSuchProcess):
+        victims = pipeline.victims(kind)
+        if victims:
+            chance.choice(victims).kill()
+    if kind in ("driver", "jvm"):
+        pipeline.wait_gone()
+
+
+def run_kills(work: Path, kind: str, kills: int, seed: int, victims: tuple[str, ...] = VICTIMS) -> Verdict:
+    """Start everything, kill so often, let it catch up, judge."""
+    chance = random.Random(seed)
+    killed: Counter[str] = Counter()
+    with BrokerProcess(work / "broker") as broker:
+        broker.start_and_wait()
+        bootstrap = f"127.0.0.1:{broker.port}"
+        asyncio.run(prepare(bootstrap))
+        publisher = Publisher(bootstrap)
+        publisher.start()
+        pipeline = PipelineProcess(kind, bootstrap, work)
+        pipeline.start()
+        try:
+            for number in range(kills):
+                if not pipeline.wait_for_rows(pipeline.rows()):
+                    pipeline.wait_gone()
+                    pipeline.start()
+                    pipeline.wait_for_rows(0)
+                time.sleep(chance.uniform(0, 1.5))
+                victim = chance.choice(victims)
+                kill_one(victim, pipeline, broker, chance)
+                killed[victim] += 1
+                say(f"kill {number + 1} of {kills}: {victim}; {publisher.numbers:,} published")
+                if pipeline.process.poll() is not None:
+                    pipeline.start()
+        finally:
+            pipeline.process.kill()
+            pipeline.wait_gone()
+            publisher.stop()
+        pipeline.finish()
+        wanted = asyncio.run(topic_content(bootstrap, SOURCE))
+        copied = asyncio.run(topic_content(bootstrap, COPY)) if kind == "topic" else None
+    found = copied if copied is not None else archive_content(work / "archive", kind)
+    return judge(wanted, found, killed, kind)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Kill a pipeline again and again and judge what it wrote.")
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--kind", choices=KINDS, action="append", help="what is written; may be repeated  [all]")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    end_with_children()
+    good = True
+    for kind in arguments.kind or KINDS:
+        work = Path(tempfile.mkdtemp(prefix="martlet-kills-"))
+        try:
+            verdict = run_kills(work, kind, arguments.kills, arguments.seed)
+        except (MartletError, OSError):
+            say(f"what is left lies in {work}")
+            raise
+        good = good and verdict.is_good(kind)
+        kills = ", ".join(f"{count} {victim}" for victim, count in sorted(verdict.kills.items()))
+        print(
+            f"{kind}: {verdict.messages:,} messages, killed {kills}: {verdict.missing} missing, "
+            f"{verdict.repeated} repeated: {'ok' if verdict.is_good(kind) else 'WRONG'}",
+            flush=True,
+        )
+        if verdict.is_good(kind):
+            shutil.rmtree(work, ignore_errors=True)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""Streams on real Spark: each message once and in order, while topics grow, partitions are added, queries restart."""
+
+import threading
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from martlet.spark.read_options import parse_read_options
+from martlet.spark.stream_reader import MartletStreamReader
+from tests.spark.frames import Collected, by_partition, published, stream_frame
+from tests.spark.topics import Message, Topics
+
+
+def messages(count: int, partitions: int, first: int = 0) -> list[Message]:
+    return [Message(f"value-{number}".encode(), None, number % partitions) for number in range(first, first + count)]
+
+
+def test_available_now_reads_everything_in_limited_batches_and_then_only_what_is_new(
+    spark: SparkSession, topics: Topics, checkpoint: str
+) -> None:
+    name = topics.new(2)
+    sent = messages(500, 2)
+    topics.publish(name, sent)
+    options = {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 200, "minPartitions": 3}
+    frame = stream_frame(spark, topics.bootstrap, options)
+    collected = Collected()
+    query = collected.drain(frame, checkpoint)
+    assert collected.batch_sizes == [200, 200, 100]
+    assert by_partition(collected.rows) == published(sent, 2)
+    assert [progress.numInputRows for progress in query.recentProgress] == [200, 200, 100]
+
+    more = messages(50, 2, first=500)
+    topics.publish(name, more)
+    again = Collected()
+    again.drain(frame, checkpoint)
+    assert by_partition(again.rows) == published(more, 2, first=250)
+
+
+def test_a_running_stream_keeps_up_with_growing_topics_and_added_partitions(
+    spark: SparkSession, topics: Topics, checkpoint: str
+) -> None:
+    """The hard one: publishing never pauses, partitions are added, the query is stopped and started in between."""
+    name = topics.new(2)
+    total = 3000
+    sent: list[Message] = []
+    done = threading.Event()
+
+    def publish() -> None:
+        for first in range(0, total, 100):
+            partitions = 2 if first < 1000 else 4
+            if first == 1000:
+                topics.add_partitions(name, 4)
+            batch = messages(100, partitions, first)
+            topics.publish(name, batch)
+            sent.extend(batch)
+        done.set()
+
+    options = {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 400}
+    frame = stream_frame(spark, topics.bootstrap, options)
+    collected = Collected()
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    query = collected.start(frame, checkpoint)
+    while len(collected.rows) < 800 and query.isActive:
+        query.awaitTermination(0.1)
+    query.stop()
+    before_restart = len(collected.rows)
+    publisher.join()
+    assert done.is_set()
+    collected.drain(frame, checkpoint)
+    assert before_restart >= 800
+    found = by_partition(collected.rows)
+    # A stop in the middle of a micro-batch repeats it: Spark's promise is the sink's to keep.
+    assert {p: sorted(set(rows)) for p, rows in found.items()} == published(sent, 4)
+    repeated = len(collected.rows) - total
+    assert 0 <= repeated <= 400
+
+
+def test_streams_start_where_they_were_told_to(topics: Topics) -> None:
+    name = topics.new(2)
+    topics.publish(name, [Message(b"x", None, number % 2, 1_000 + number) for number in range(20)])
+    expected: Mapping[str, tuple[int, int]] = {
+        "latest": (10, 10),
+        "earliest": (0, 0),
+        f'{{"{name}": {{"0": 4, "1": -1}}}}': (4, 10),
+    }
+    for starting, (zero, one) in expected.items():
+        offsets = reader(topics, subscribe=name, startingOffsets=starting).initialOffset()
+        assert (offsets[name]["0"], offsets[name]["1"]) == (zero, one)
+    by_time = reader(topics, subscribe=name, startingTimestamp="1010").initialOffset()
+    assert (by_time[name]["0"], by_time[name]["1"]) == (5, 5)
+
+
+def reader(topics: Topics, **options: str) -> MartletStreamReader:
+    return MartletStreamReader(parse_read_options({"bootstrap": topics.bootstrap, **options}, streaming=True))
+
+
+def test_small_micro_batches_wait_for_more_messages(topics: Topics) -> None:
+    name = topics.new()
+    stream = reader(topics, subscribe=name, minOffsetsPerTrigger="10", maxOffsetsPerTrigger="15", maxTriggerDelay="1h")
+    start = stream.initialOffset()
+    limit = stream.getDefaultReadLimit()
+    assert limit == ReadMaxRows(15)
+    topics.fill(name, 9)
+    assert stream.latestOffset(start, limit) == start
+    assert stream.latestOffset(start, ReadAllAvailable())[name]["0"] == 9, "a trigger that takes all does not wait"
+    topics.fill(name, 20)
+    assert stream.latestOffset(start, limit)[name]["0"] == 15
+    assert stream.reportLatestOffset() is not None
+    assert (stream.reportLatestOffset() or {})[name]["0"] == 29
+
+
+def test_messages_are_held_back_no_longer_than_the_delay(topics: Topics) -> None:
+    name = topics.new()
+    stream = reader(topics, subscribe=name, minOffsetsPerTrigger="10", maxTriggerDelay="0ms")
+    assert stream.getDefaultReadLimit() == ReadMinRows(10)
+    start = stream.initialOffset()
+    topics.fill(name, 1)
+    assert stream.latestOffset(start, ReadMinRows(10))[name]["0"] == 1
+
+
+def test_an_available_now_run_ends_where_it_began_to_look(topics: Topics) -> None:
+    name = topics.new()
+    topics.fill(name, 5)
+    stream = reader(topics, subscribe=name, startingOffsets="earliest")
+    start = stream.initialOffset()
+    stream.prepareForTriggerAvailableNow()
+    topics.fill(name, 5)
+    end = stream.latestOffset(start, ReadAllAvailable())
+    assert end[name]["0"] == 5
+    assert stream.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_new_topics_of_a_pattern_are_read_from_their_start(topics: Topics) -> None:
+    first = topics.new(name="grow-1")
+    topics.fill(first, 3)
+    stream = reader(topics, subscribePattern="grow-.*", startingOffsets="latest")
+    start = stream.initialOffset()
+    topics.fill(topics.new(name="grow-2"), 4)
+    stream.prepareForTriggerAvailableNow()
+    end = stream.latestOffset(start, ReadAllAvailable())
+    ranges = stream.partitions(start, end)
+    assert [found.value for found in ranges] == [("grow-2", 0, 0, 4)]
+
+
+def test_an_idle_stream_waits_for_messages_instead_of_asking_again_and_again(topics: Topics) -> None:
+    name = topics.new()
+    stream = reader(topics, subscribe=name)
+    start = stream.initialOffset()
+    publisher = threading.Timer(0.03, topics.fill, (name, 1))
+    publisher.start()
+    ends = [stream.latestOffset(start, ReadAllAvailable()) for _ in range(20)]
+    publisher.join()
+    assert ends[-1][name]["0"] == 1

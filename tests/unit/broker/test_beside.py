@@ -1,0 +1,60 @@
+"""Work beside the event loop: it goes on while the loop is busy, ends when it is told to, and its failure is heard."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from martlet.broker.beside import RunBeside, run_as_task, run_in_thread
+
+BOTH = pytest.mark.parametrize("run", [run_in_thread, run_as_task])
+
+
+async def test_a_thread_works_while_the_event_loop_is_stuck() -> None:
+    seen: list[str] = []
+
+    async def work() -> None:
+        while True:
+            seen.append(threading.current_thread().name)
+            await asyncio.sleep(0.01)
+
+    beside = run_in_thread(work, "martlet-test", lambda error: None)
+    time.sleep(0.3)
+    count = len(seen)
+    await beside.aclose()
+    assert count > 3
+    assert set(seen) == {"martlet-test"}
+    assert "martlet-test" not in {thread.name for thread in threading.enumerate()}
+
+
+@BOTH
+async def test_closing_lets_the_work_tidy_up(run: RunBeside) -> None:
+    tidied: list[bool] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0)
+            tidied.append(True)
+
+    beside = run(work, "martlet-test", lambda error: None)
+    await asyncio.sleep(0.05)
+    await beside.aclose()
+    assert tidied == [True]
+
+
+@BOTH
+async def test_a_failure_is_told_once_and_closing_is_still_possible(run: RunBeside) -> None:
+    failures: list[BaseException] = []
+
+    async def work() -> None:
+        raise LookupError("nothing there")
+
+    beside = run(work, "martlet-test", failures.append)
+    async with asyncio.timeout(5):
+        while not failures:
+            await asyncio.sleep(0.01)
+    await beside.aclose()
+    assert [type(failure) for failure in failures] == [LookupError]

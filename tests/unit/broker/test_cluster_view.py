@@ -1,0 +1,117 @@
+"""Which brokers a client is told of, under which addresses, and who counts as a leader."""
+
+from dataclasses import dataclass
+from typing import cast
+
+from martlet.base.ids import BrokerId
+from martlet.broker.cluster_view import address_of, controller_of, leader_of, nodes, present_brokers
+from martlet.broker.request import Address, Link
+from martlet.broker.services import BrokerServices
+from martlet.broker.settings import BrokerSettings
+from martlet.cluster.broker_decisions import Registration, plan_registration
+from martlet.cluster.image import MetadataImage
+from martlet.cluster.keys import CONTROLLER_KEY, INCARNATION_COUNTER_KEY, broker_key
+from martlet.cluster.liveness import plan_controller_role
+from martlet.cluster.records import Endpoint
+from martlet.cluster.store import CommitPlan
+from tests.unit.cluster.controlled_cluster import ControlledCluster
+
+_LINK = Link(Address("10.0.0.9", 5), Address("10.0.0.1", 9092))
+
+
+@dataclass
+class _Seat:
+    """As much of a broker as the view looks at."""
+
+    image: MetadataImage
+    settings: BrokerSettings
+    broker_id: BrokerId
+
+    def address_for(self, link: Link) -> Address:
+        return link.local
+
+
+class _Cluster(ControlledCluster):
+    """Brokers that listen somewhere."""
+
+    def start(self, broker: int, *, clean: bool = False) -> None:
+        where = Endpoint("kafka", f"host-{broker}", 9090 + broker)
+        plan = plan_registration(
+            Registration(id=BrokerId(broker), endpoints=[where], rack=self.racks[broker], clean=clean),
+            cluster=self.store.entries.get("cluster/id"),
+            broker=self.store.entries.get(broker_key(BrokerId(broker))),
+            counter=self.store.entries.get(INCARNATION_COUNTER_KEY),
+            new_cluster_id="c",
+            now_ms=0,
+        )
+        self.commit(plan.commit)
+        self.running.add(broker)
+        self.show(broker)
+
+    def seen_by(self, broker: int = 1) -> BrokerServices:
+        return cast(BrokerServices, _Seat(self.image, BrokerSettings(rack="a"), BrokerId(broker)))
+
+
+def _cluster() -> _Cluster:
+    return _Cluster({1: "a", 2: "b", 3: None})
+
+
+def test_others_are_told_by_what_they_registered_and_oneself_by_what_the_client_reached() -> None:
+    found = nodes(_cluster().seen_by(1), _LINK)
+    assert [(node.id, str(node.address), node.rack, node.is_fenced) for node in found] == [
+        (1, "10.0.0.1:9092", "a", False),
+        (2, "host-2:9092", "b", False),
+        (3, "host-3:9093", None, False),
+    ]
+
+
+def test_a_broker_that_is_not_alive_is_told_of_only_on_request_and_as_fenced() -> None:
+    cluster = _cluster()
+    cluster.stop(2)
+    seat = cluster.seen_by(1)
+    assert [node.id for node in nodes(seat, _LINK)] == [1, 3]
+    assert [(node.id, node.is_fenced) for node in nodes(seat, _LINK, with_fenced=True)] == [
+        (1, False),
+        (2, True),
+        (3, False),
+    ]
+    assert address_of(seat, BrokerId(2), _LINK) is None
+    assert address_of(seat, BrokerId(3), _LINK) == Address("host-3", 9093)
+    assert address_of(seat, BrokerId(9), _LINK) is None
+
+
+def test_a_broker_that_has_lost_its_lease_still_tells_of_itself() -> None:
+    cluster = _cluster()
+    cluster.lose_lease(1)
+    assert [node.id for node in nodes(cluster.seen_by(1), _LINK)] == [1, 2, 3]
+    assert [node.id for node in nodes(cluster.seen_by(2), _LINK)] == [2, 3]
+    unknown = cast(BrokerServices, _Seat(MetadataImage(), BrokerSettings(rack="a"), BrokerId(1)))
+    assert [(node.id, node.rack) for node in nodes(unknown, _LINK)] == [(1, "a")]
+
+
+def test_a_leader_is_named_only_while_the_very_process_that_was_elected_is_there() -> None:
+    cluster = _cluster()
+    cluster.make_topic("t", [[2, 3]])
+    present = present_brokers(cluster.image, BrokerId(1))
+    assert leader_of(cluster.partition(), present) == 2
+    cluster.lose_lease(2)
+    assert leader_of(cluster.partition(), present_brokers(cluster.image, BrokerId(1))) is None
+    cluster.start(2)
+    assert leader_of(cluster.partition(), present_brokers(cluster.image, BrokerId(1))) is None
+    cluster.settle()
+    assert leader_of(cluster.partition(), present_brokers(cluster.image, BrokerId(1))) == 3
+
+
+def test_the_controller_is_the_holder_of_the_role_while_it_is_alive_else_whoever_is_asked() -> None:
+    cluster = _cluster()
+    assert controller_of(cluster.seen_by(2)) == 2
+    record = cluster.image.broker(BrokerId(3))
+    assert record is not None
+    plan = plan_controller_role(record, cluster.image)
+    assert plan is not None
+    cluster.commit(plan)
+    assert controller_of(cluster.seen_by(2)) == 3
+    cluster.lose_lease(3)
+    assert controller_of(cluster.seen_by(2)) == 2
+    cluster.commit(CommitPlan(deletes=(CONTROLLER_KEY,)))
+    assert controller_of(cluster.seen_by(1)) == 1

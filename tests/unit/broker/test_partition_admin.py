@@ -1,0 +1,281 @@
+"""Elections, moves, draining and removal when other commits are faster, answers are lost, or the store is away."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from martlet.base.clock import Clock
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.ids import BrokerId, TopicPartition
+from martlet.broker.partition_admin import drain_broker, elect_leaders, reassign, remove_broker, undrain_broker
+from martlet.broker.services import BrokerServices
+from martlet.broker.topic_admin import TopicAdmin
+from martlet.cluster.configs import NO_LAYERS, BrokerLayers
+from martlet.cluster.image import MetadataImage
+from martlet.cluster.keys import live_key, partition_key
+from martlet.cluster.liveness import plan_alive
+from martlet.cluster.partition_plans import PORTION
+from martlet.cluster.records import PartitionRecord, encode_partition
+from martlet.cluster.store import CommitPlan, CommitResult, LeaseId, StoreUnavailable, UnknownOutcome, commit_plan
+from martlet.cluster.topic_decisions import TopicWish
+from martlet.testing.sim_store import SimStore
+from tests.unit.broker.admin_bench import AdminBench, Site
+
+T0 = TopicPartition("t", 0)
+
+
+class TroubledStore(SimStore):
+    """A store where, before or after a commit, something happens once."""
+
+    before: Callable[[], Awaitable[object]] | None = None
+    loses_answer = False
+    is_away = False
+
+    async def commit(
+        self,
+        compares: Mapping[str, int],
+        puts: Mapping[str, bytes],
+        deletes: Collection[str] = (),
+        *,
+        delete_prefixes: Collection[str] = (),
+        lease: LeaseId | None = None,
+    ) -> CommitResult:
+        if self.is_away:
+            raise StoreUnavailable("the store is away")
+        if self.before is not None:
+            step, self.before = self.before, None
+            await step()
+        result = await super().commit(compares, puts, deletes, delete_prefixes=delete_prefixes, lease=lease)
+        if self.loses_answer:
+            self.loses_answer = False
+            raise UnknownOutcome("the answer was lost")
+        return result
+
+
+@dataclass
+class _Settings:
+    def layers(self) -> BrokerLayers:
+        return NO_LAYERS
+
+
+@dataclass
+class _Parts:
+    """As much of a broker as these functions touch."""
+
+    admin: TopicAdmin
+    image: MetadataImage
+    clock: Clock
+    topic_settings: _Settings = field(default_factory=_Settings)
+
+
+@dataclass
+class Bench:
+    """Three brokers that share a store; `store` is the first one's way to it."""
+
+    site: Site
+    benches: list[AdminBench]
+    store: TroubledStore
+
+    @property
+    def broker(self) -> BrokerServices:
+        first = self.benches[0]
+        return cast(BrokerServices, _Parts(first.admin, first.image, self.site.clock))
+
+    async def show(self, broker: int) -> None:
+        """The broker gets its lease."""
+        bench = self.benches[broker - 1]
+        record = bench.image.broker(BrokerId(broker))
+        assert record is not None
+        await self._everywhere(plan_alive(record, bench.image.live(BrokerId(broker))))
+
+    async def lose(self, broker: int) -> None:
+        """The broker loses its lease."""
+        await self._everywhere(CommitPlan(deletes=(live_key(BrokerId(broker)),)))
+
+    async def _everywhere(self, plan: CommitPlan) -> None:
+        bench = self.benches[-1]
+        result = await commit_plan(bench.store, plan)
+        assert result.succeeded
+        for other in self.benches:
+            await other.feed.wait_applied(result.revision)
+
+    def partition(self, where: TopicPartition = T0) -> PartitionRecord:
+        found = self.benches[0].image.partition(*where)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    site = Site("sim", tmp_path)
+    store = TroubledStore(site.clock, site.state)
+    benches = [await site.start(1, store=store), await site.start(2), await site.start(3)]
+    made = Bench(site, benches, store)
+    for broker in (1, 2, 3):
+        await made.show(broker)
+    yield made
+    await site.stop_all()
+
+
+async def _make(bench: Bench, *replicas: list[int], name: str = "t") -> None:
+    await bench.benches[0].admin.create_topic(TopicWish(name=name, assignments=dict(enumerate(replicas))))
+
+
+async def _move_leader_away(bench: Bench) -> None:
+    """t-0 was preferably led by 1, which was gone for a moment: 2 leads it now, and both are in sync."""
+    await _make(bench, [2, 1])
+    assert await reassign(bench.broker, {T0: [1, 2]}) == {T0: None}
+
+
+async def test_a_move_begins_and_is_cancelled(bench: Bench) -> None:
+    await _make(bench, [1])
+    assert await reassign(bench.broker, {T0: [2, 3]}) == {T0: None}
+    moving = bench.partition()
+    assert (moving.replicas, moving.adding, moving.removing) == ((2, 3, 1), (2, 3), (1,))
+    assert await reassign(bench.broker, {T0: [2, 3]}) == {T0: None}
+    assert await reassign(bench.broker, {T0: None}) == {T0: None}
+    assert (bench.partition().replicas, bench.partition().adding) == ((1,), ())
+    error = (await reassign(bench.broker, {T0: None}))[T0]
+    assert error is not None
+    assert error.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+async def test_another_number_of_replicas_is_refused_where_that_is_not_allowed(bench: Bench) -> None:
+    await _make(bench, [1])
+    outcome = await reassign(bench.broker, {T0: [2, 3]}, factor_may_change=False)
+    error = outcome[T0]
+    assert error is not None
+    assert error.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+async def test_the_preferred_leader_is_elected(bench: Bench) -> None:
+    await _move_leader_away(bench)
+    before = bench.partition()
+    assert await elect_leaders(bench.broker, [T0], unclean=False) == {T0: None}
+    after = bench.partition()
+    assert (before.leader, after.leader, after.leader_epoch) == (2, 1, before.leader_epoch + 1)
+
+
+async def test_a_decision_that_lost_its_comparison_is_made_again(bench: Bench) -> None:
+    await _move_leader_away(bench)
+    # Broker 3 gets another lease: nothing that the election turns on.
+    bench.store.before = lambda: bench.show(3)
+    assert await elect_leaders(bench.broker, [T0], unclean=False) == {T0: None}
+    assert bench.partition().leader == 1
+
+
+async def test_nobody_is_elected_who_has_gone_meanwhile(bench: Bench) -> None:
+    await _move_leader_away(bench)
+    bench.store.before = lambda: bench.lose(1)
+    error = (await elect_leaders(bench.broker, [T0], unclean=False))[T0]
+    assert error is not None
+    assert error.code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert bench.partition().leader == 2
+
+
+@pytest.mark.parametrize("act", ["elect", "move", "cancel"])
+async def test_a_commit_whose_answer_was_lost_is_not_carried_out_twice(bench: Bench, act: str) -> None:
+    await _move_leader_away(bench)
+    if act == "cancel":
+        await reassign(bench.broker, {T0: [3]})
+    epoch = bench.partition().leader_epoch
+    bench.store.loses_answer = True
+    match act:
+        case "elect":
+            outcome = await elect_leaders(bench.broker, [T0], unclean=False)
+        case "move":
+            outcome = await reassign(bench.broker, {T0: [3]})
+        case _:
+            outcome = await reassign(bench.broker, {T0: None})
+    assert outcome == {T0: None}
+    assert bench.partition().leader_epoch == epoch + (act == "elect")
+
+
+async def test_q1_when_the_store_is_away_every_partition_says_so(bench: Bench) -> None:
+    await _make(bench, [1], [1])
+    wishes = {T0: [2], TopicPartition("t", 1): [2], TopicPartition("u", 0): [2]}
+    bench.store.is_away = True
+    outcomes = await reassign(bench.broker, wishes)
+    codes = {where: error.code for where, error in outcomes.items() if error is not None}
+    assert codes == {
+        T0: ErrorCode.REQUEST_TIMED_OUT,
+        TopicPartition("t", 1): ErrorCode.REQUEST_TIMED_OUT,
+        TopicPartition("u", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+async def test_many_partitions_go_in_portions_and_one_lost_portion_is_made_up_for(bench: Bench) -> None:
+    count = 3 * PORTION
+    await bench.benches[0].admin.create_topic(TopicWish(name="t", assignments={index: [1] for index in range(count)}))
+    bench.store.before = lambda: bench.show(2)
+    outcomes = await reassign(bench.broker, {TopicPartition("t", index): [2] for index in range(count)})
+    assert len(outcomes) == count
+    assert not any(outcomes.values())
+    assert all(bench.partition(TopicPartition("t", index)).adding == (2,) for index in range(count))
+
+
+async def test_an_unclean_election_takes_whoever_is_there_and_says_so_loudly(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    await _make(bench, [2, 1])
+    # Broker 1 leaves the in-sync set, then broker 2, the last complete one, goes.
+    await bench.benches[1].admin.commit(_without(bench, 1))
+    await bench.lose(2)
+    clean = (await elect_leaders(bench.broker, [T0], unclean=False))[T0]
+    assert clean is not None
+    assert await elect_leaders(bench.broker, [T0], unclean=True) == {T0: None}
+    assert bench.partition().leader == 1
+    assert "messages that were acknowledged may be lost" in caplog.text
+    assert caplog.records[-1].levelname == "CRITICAL"
+
+
+def _without(bench: Bench, broker: int) -> CommitPlan:
+    record = bench.partition()
+    left = replace(record, isr=tuple(member for member in record.isr if member.broker != broker))
+    key = partition_key(record.topic_id, record.partition)
+    return CommitPlan({key: record.mod_revision}, {key: encode_partition(left)})
+
+
+async def test_a_broker_is_drained_and_taken_back(bench: Bench) -> None:
+    await _make(bench, [1])
+    await drain_broker(bench.broker, BrokerId(3), validate_only=True)
+    assert bench.broker.image.drain(BrokerId(3)) is None
+    for _ in range(2):
+        await drain_broker(bench.broker, BrokerId(3))
+    assert bench.broker.image.drain(BrokerId(3)) is not None
+    error = (await reassign(bench.broker, {T0: [3]}))[T0]
+    assert "being drained" in str(error)
+    for _ in range(2):
+        await undrain_broker(bench.broker, BrokerId(3))
+    assert bench.broker.image.drain(BrokerId(3)) is None
+
+
+@pytest.mark.parametrize("trouble", ["none", "lost answer", "other commit"])
+async def test_a_broker_is_removed_once_it_is_empty_and_has_stopped(bench: Bench, trouble: str) -> None:
+    with pytest.raises(ApiError, match="running"):
+        await remove_broker(bench.broker, BrokerId(3))
+    await bench.lose(3)
+    with pytest.raises(ApiError, match="not drained"):
+        await remove_broker(bench.broker, BrokerId(3))
+    await drain_broker(bench.broker, BrokerId(3))
+    if trouble == "lost answer":
+        bench.store.loses_answer = True
+    elif trouble == "other commit":
+        bench.store.before = lambda: bench.show(1)
+    await remove_broker(bench.broker, BrokerId(3))
+    assert bench.broker.image.broker(BrokerId(3)) is None
+    with pytest.raises(ApiError, match="no broker 3") as caught:
+        await remove_broker(bench.broker, BrokerId(3))
+    assert caught.value.code is ErrorCode.RESOURCE_NOT_FOUND
+
+
+async def test_a_broker_that_comes_back_in_the_last_moment_is_not_removed(bench: Bench) -> None:
+    await bench.lose(3)
+    await drain_broker(bench.broker, BrokerId(3))
+    bench.store.before = lambda: bench.show(3)
+    with pytest.raises(ApiError, match="running"):
+        await remove_broker(bench.broker, BrokerId(3))
+    assert bench.broker.image.broker(BrokerId(3)) is not None

@@ -1,0 +1,173 @@
+"""When a publish to a replicated partition is acknowledged, and when it must not be."""
+
+import pytest
+
+from martlet.base.errors import ErrorCode
+from martlet.wire.leader_hints import CurrentLeader, NodeEndpoint
+from tests.unit.broker.replica_table_bench import ME, SECOND, THIRD, record, replica_table
+
+TWO_NEEDED = {"min.insync.replicas": "2"}
+FLUSH_FIRST = {"martlet.flush": "commit"}
+
+
+async def test_all_replicas_in_sync_must_hold_a_publish_before_it_is_acknowledged() -> None:
+    async with replica_table() as bench:
+        bench.store(record())
+        answer = bench.produce(b"a", b"b")
+        bench.replica_fetch(SECOND, 2, last_epoch=0)
+        assert not answer.is_there
+        bench.replica_fetch(THIRD, 2, last_epoch=0)
+        assert (answer.error, answer.result.base_offset) == (ErrorCode.NONE, 0)
+
+
+async def test_acks_1_waits_for_the_leader_only() -> None:
+    async with replica_table() as bench:
+        bench.store(record())
+        answer = bench.produce(acks=1)
+        assert answer.error is ErrorCode.NONE
+        assert bench.partition().high_watermark == 0
+
+
+async def test_acks_1_waits_for_the_leaders_disk_where_the_topic_wants_a_flush() -> None:
+    async with replica_table() as bench:
+        bench.store(record(), configs=FLUSH_FIRST)
+        answer = bench.produce(acks=1)
+        assert not answer.is_there
+        await bench.flush()
+        assert answer.error is ErrorCode.NONE
+
+
+async def test_the_leader_itself_counts_only_with_what_it_has_flushed_where_the_topic_wants_a_flush() -> None:
+    async with replica_table() as bench:
+        bench.store(record(in_sync=(ME, SECOND)), configs=FLUSH_FIRST)
+        answer = bench.produce()
+        bench.replica_fetch(SECOND, 1, last_epoch=0)
+        assert not answer.is_there
+        await bench.flush()
+        assert answer.error is ErrorCode.NONE
+
+
+async def test_with_too_few_in_sync_acks_all_is_refused_and_nothing_is_written() -> None:
+    async with replica_table() as bench:
+        bench.store(record(in_sync=(ME,)), configs=TWO_NEEDED)
+        assert bench.produce().error is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert bench.partition().log.end_offset == 0
+        assert bench.produce(acks=1).error is ErrorCode.NONE
+
+
+async def test_with_too_few_in_sync_after_the_append_the_publisher_is_told_so_at_once() -> None:
+    async with replica_table() as bench:
+        bench.store(record(in_sync=(ME, SECOND)), configs=TWO_NEEDED)
+        answer = bench.produce()
+        bench.store(record(in_sync=(ME,), eligible=(SECOND,)))
+        assert answer.error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        assert bench.partition().high_watermark == 0
+
+
+async def test_a_lowered_minimum_lets_publishes_through_once_the_store_calls_nobody_eligible() -> None:
+    async with replica_table() as bench:
+        bench.store(record(in_sync=(ME,)), configs=TWO_NEEDED)
+        assert bench.produce().error is ErrorCode.NOT_ENOUGH_REPLICAS
+        bench.store(record(in_sync=(ME,)), configs={"min.insync.replicas": "1"})
+        assert bench.produce().error is ErrorCode.NONE
+
+
+async def test_a_follower_that_leaves_the_in_sync_set_no_longer_holds_publishes_up() -> None:
+    async with replica_table() as bench:
+        bench.store(record())
+        answer = bench.produce()
+        bench.replica_fetch(SECOND, 1, last_epoch=0)
+        bench.store(record(in_sync=(ME, SECOND)))
+        assert answer.error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    "successor",
+    [
+        record(leader=SECOND, epoch=1),
+        record(leader=None, epoch=1),
+        record(leader=ME, epoch=1),
+        record(leader=SECOND, epoch=1, in_sync=(SECOND, THIRD), replicas=(SECOND, THIRD)),
+    ],
+    ids=["another leads", "nobody leads", "the same leads anew", "moved away"],
+)
+async def test_a_publish_that_waits_when_leadership_ends_is_never_acknowledged(successor: object) -> None:
+    async with replica_table() as bench:
+        bench.store(record())
+        answer = bench.produce(version=9)
+        bench.store(successor)  # type: ignore[arg-type]  # parametrize knows no types
+        assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_publish_with_acks_1_that_waits_for_the_flush_when_leadership_ends_is_not_acknowledged() -> None:
+    async with replica_table() as bench:
+        bench.store(record(), configs=FLUSH_FIRST)
+        answer = bench.produce(acks=1)
+        bench.store(record(leader=SECOND, epoch=1))
+        assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_publish_that_takes_too_long_times_out() -> None:
+    async with replica_table() as bench:
+        bench.store(record())
+        answer = bench.produce(timeout_ms=0)
+        while not answer.is_there:
+            await bench.settle()
+        assert answer.error is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_broker_that_lost_touch_with_its_cluster_appends_nothing() -> None:
+    async with replica_table() as bench:
+        bench.store(record())
+        bench.may_act = False
+        for acks in (-1, 1):
+            assert bench.produce(acks=acks).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert bench.partition().log.end_offset == 0
+
+
+async def test_a_broker_that_loses_touch_after_the_append_acknowledges_nothing() -> None:
+    async with replica_table() as bench:
+        bench.store(record(in_sync=(ME, SECOND)))
+        answer = bench.produce()
+        partition = bench.partition()
+        bench.may_act = False
+        partition.replica_fetched(SECOND, leader_epoch=0, fetch_offset=1, now_ms=0)
+        assert partition.high_watermark == 1
+        assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_broker_that_loses_touch_during_the_append_acknowledges_nothing() -> None:
+    async with replica_table() as bench:
+        bench.store(record(in_sync=(ME,)))
+        looks = iter([True, False])
+        bench.table.may_act = lambda: next(looks)
+        assert bench.produce().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert bench.partition().log.end_offset == 1
+
+
+async def test_a_publisher_at_a_follower_is_told_who_leads_and_where_that_is() -> None:
+    async with replica_table() as bench:
+        bench.store(record(leader=SECOND, epoch=4))
+        answer = bench.produce()
+        assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert answer.result.current_leader == CurrentLeader(2, 4)
+        assert answer.endpoints == [NodeEndpoint(2, "host2", 9_002, "r2")]
+
+
+async def test_nobody_is_sent_to_a_leader_that_is_not_known() -> None:
+    async with replica_table() as bench:
+        bench.store(record(leader=None, epoch=4))
+        answer = bench.produce()
+        assert answer.error is ErrorCode.LEADER_NOT_AVAILABLE
+        assert answer.result.current_leader is None
+        assert answer.endpoints == []
+
+
+async def test_with_one_replica_a_publish_is_acknowledged_after_its_flush() -> None:
+    async with replica_table() as bench:
+        bench.store(record(in_sync=(ME,), replicas=(ME,)))
+        answer = bench.produce()
+        assert not answer.is_there
+        await bench.flush()
+        assert answer.error is ErrorCode.NONE
+        assert bench.partition().high_watermark == 1

@@ -1,0 +1,223 @@
+"""Lake tables of both layouts: a batch once, whatever was interrupted, repeated or done by two at a time."""
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from martlet.spark.pipelines.lake import parquet_table
+from martlet.spark.pipelines.lake.data_file import DataFile, FilesWriter
+from martlet.spark.pipelines.lake.parquet_table import ParquetTable
+from martlet.spark.pipelines.lake.table import LakeError, LakeTable, layout_of, open_table
+
+SCHEMA = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("date", pa.string()),
+    ]
+)
+LAYOUTS = ["parquet", "delta"]
+WRITER = "query-1"
+
+
+@pytest.fixture(params=LAYOUTS)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> LakeTable:
+    made = open_table(str(tmp_path / "table"), request.param)
+    made.prepare(SCHEMA, "date")
+    return made
+
+
+def rows(numbers: Sequence[int], date: str = "2026-03-01") -> pa.RecordBatch:
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    listed = [
+        {"number": number, "at": at, "headers": [{"key": "a", "value": b"1"}], "date": date} for number in numbers
+    ]
+    return pa.RecordBatch.from_pylist(listed, schema=SCHEMA)
+
+
+def write(table: LakeTable, batch: int, *batches: pa.RecordBatch) -> list[DataFile]:
+    """What tasks do."""
+    staging = table.staging(WRITER, batch)
+    writer = FilesWriter(table.path, staging=staging, partition_by="date", prefix=f"batch-{batch}")
+    return writer.write_all(batches)
+
+
+def numbers(table: LakeTable) -> list[int]:
+    """What a reader of the table's own list of files finds."""
+    found: list[int] = []
+    for file in table.files():
+        content = pq.read_table(os.path.join(table.path, file.path), partitioning=None)
+        assert content.num_rows == file.rows
+        assert "date" not in content.column_names
+        found += content["number"].to_pylist()
+    return sorted(found)
+
+
+def test_a_batch_committed_twice_is_in_the_table_once(table: LakeTable) -> None:
+    assert table.commit(WRITER, 0, write(table, 0, rows([1, 2]), rows([3], "2026-03-02")))
+    assert not table.commit(WRITER, 0, write(table, 0, rows([1, 2]), rows([3], "2026-03-02")))
+    assert numbers(table) == [1, 2, 3]
+    assert (table.has_batch(WRITER, 0), table.has_batch(WRITER, 1), table.has_batch("other", 0)) == (True, False, False)
+    assert {file.partition["date"] for file in table.files()} == {"2026-03-01", "2026-03-02"}
+
+
+def test_two_queries_with_the_same_batch_number_are_two_batches(table: LakeTable) -> None:
+    assert table.commit(WRITER, 0, write(table, 0, rows([1])))
+    assert table.commit("query-2", 0, write(table, 0, rows([2])))
+    assert numbers(table) == [1, 2]
+
+
+def test_files_that_were_not_committed_are_not_in_the_table(table: LakeTable) -> None:
+    write(table, 0, rows([1, 2]))
+    assert numbers(table) == []
+
+
+def test_a_batch_without_rows_counts_as_done(table: LakeTable) -> None:
+    assert table.commit(WRITER, 0, [])
+    assert table.has_batch(WRITER, 0)
+    assert numbers(table) == []
+
+
+def test_files_taken_out_and_put_in_change_places_at_once(table: LakeTable) -> None:
+    table.commit(WRITER, 0, write(table, 0, rows([1, 2]), rows([3], "2026-03-02")))
+    old = [file for file in table.files() if file.partition["date"] == "2026-03-01"]
+    table.commit(WRITER, 1, write(table, 1, rows([20])), old)
+    assert numbers(table) == [3, 20]
+
+
+def test_compaction_merges_small_files_of_one_day_and_changes_no_row(table: LakeTable) -> None:
+    for batch in range(5):
+        table.commit(WRITER, batch, write(table, batch, rows([batch, batch + 100]), rows([batch + 200], "2026-03-02")))
+    before = numbers(table)
+    assert table.compact(files_min=6, target_bytes=1 << 20) == 0
+    assert table.compact(files_min=5, target_bytes=1 << 20) == 8
+    assert numbers(table) == before
+    assert [file.partition["date"] for file in table.files()] == ["2026-03-01", "2026-03-02"]
+    assert table.commit(WRITER, 5, write(table, 5, rows([999])))
+    assert numbers(table) == [*before, 999]
+
+
+def test_other_columns_are_refused_with_both_lists(table: LakeTable) -> None:
+    with pytest.raises(LakeError, match=r"holds number int64.*writes x int32.*give another directory"):
+        table.prepare(pa.schema([("x", pa.int32())]), None)
+
+
+def test_the_layout_of_a_directory_is_seen_from_what_is_in_it(table: LakeTable, tmp_path: Path) -> None:
+    assert layout_of(table.path) in LAYOUTS
+    assert open_table(table.path, layout_of(table.path) or "").path == table.path
+    assert layout_of(str(tmp_path)) is None
+    with pytest.raises(LakeError, match="there is no layout 'orc'; there are parquet and delta"):
+        open_table(str(tmp_path), "orc")
+
+
+# What only the Parquet layout has to care for itself.
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> ParquetTable:
+    made = ParquetTable(str(tmp_path / "table"))
+    made.prepare(SCHEMA, "date")
+    return made
+
+
+def listed(table: ParquetTable) -> list[int]:
+    """What a tool finds that lists the directory and knows no log."""
+    root = Path(table.path)
+    places = [path for path in root.rglob("*.parquet") if not str(path.relative_to(root)).startswith("_")]
+    return sorted(number for path in places for number in pq.read_table(path, partitioning=None)["number"].to_pylist())
+
+
+def test_a_commit_that_died_before_moving_its_files_is_finished_by_the_repeated_batch(
+    parquet: ParquetTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Died(Exception):
+        pass
+
+    def die(_self: ParquetTable, _entry: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ParquetTable, "_publish", die)
+        with pytest.raises(Died):
+            parquet.commit(WRITER, 0, write(parquet, 0, rows([1, 2])))
+    assert (numbers(parquet), listed(parquet)) == ([1, 2], [])
+    assert not parquet.commit(WRITER, 0, write(parquet, 0, rows([1, 2])))
+    assert (numbers(parquet), listed(parquet)) == ([1, 2], [1, 2])
+
+
+def test_a_compaction_that_died_in_the_middle_is_finished_and_shows_no_row_twice(
+    parquet: ParquetTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for batch in range(3):
+        parquet.commit(WRITER, batch, write(parquet, batch, rows([batch])))
+
+    rename = os.rename
+
+    def die(source: str, target: str) -> None:
+        if "_staging/compaction/" in source:
+            raise OSError("died")
+        rename(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", die)
+        with pytest.raises(OSError, match="died"):
+            parquet.compact(files_min=2, target_bytes=1 << 20)
+    assert numbers(parquet) == [0, 1, 2]
+    assert listed(parquet) == []
+    parquet.finish_commits()
+    assert (numbers(parquet), listed(parquet)) == ([0, 1, 2], [0, 1, 2])
+
+
+def test_old_entries_are_folded_and_a_late_twin_of_a_folded_batch_is_still_refused(
+    parquet: ParquetTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_table, "_FOLD_ENTRIES_MIN", 5)
+    for batch in range(40):
+        parquet.commit(WRITER, batch, write(parquet, batch, rows([batch])))
+        if batch % 8 == 7:
+            parquet.compact(files_min=4, target_bytes=1 << 20)
+    entries = os.listdir(os.path.join(parquet.path, "_martlet_log", "entries"))
+    assert len(entries) < 20
+    assert numbers(parquet) == listed(parquet) == list(range(40))
+    assert not parquet.commit(WRITER, 0, write(parquet, 0, rows([0])))
+    assert parquet.has_batch(WRITER, 3)
+    assert numbers(parquet) == listed(parquet) == list(range(40))
+
+
+def test_a_fold_that_died_before_removing_the_old_entries_counts_nothing_twice(
+    parquet: ParquetTable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(parquet_table, "_FOLD_ENTRIES_MIN", 1)
+    for batch in range(12):
+        parquet.commit(WRITER, batch, write(parquet, batch, rows([batch])))
+    entries = os.path.join(parquet.path, "_martlet_log", "entries")
+    shutil.copytree(entries, tmp_path / "entries")
+    parquet.compact(files_min=100, target_bytes=1 << 20)
+    assert len(os.listdir(entries)) < 12
+    shutil.copytree(tmp_path / "entries", entries, dirs_exist_ok=True)
+    assert numbers(parquet) == list(range(12))
+
+
+def test_rows_that_break_off_leave_no_file(parquet: ParquetTable) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield rows([1])
+        raise RuntimeError("the source has gone")
+
+    writer = FilesWriter(parquet.path, staging="_staging/x/0", partition_by="date", prefix="p")
+    with pytest.raises(RuntimeError, match="the source has gone"):
+        writer.write_all(broken())
+    assert listed(parquet) == []
+
+
+def test_partition_values_are_safe_in_paths(parquet: ParquetTable) -> None:
+    files = write(parquet, 0, rows([1], "../../etc/x=1"))
+    assert files[0].path.startswith("date=..%2F..%2Fetc%2Fx%3D1/")
+    parquet.commit(WRITER, 0, files)
+    assert numbers(parquet) == [1]
