@@ -44,7 +44,6 @@ _PARTITIONS: Final = 6
 _PRODUCERS: Final = 3
 _PER_SECOND: Final = 100.0
 """Messages of one producer, while nothing is wrong."""
-_ACKNOWLEDGED_PER_SECOND_MIN: Final = 40.0
 _CHAPTER_SECONDS: Final = 420.0
 _STORM_SECONDS: Final = (12.0, 30.0)
 _CALM_SECONDS: Final = 1.5
@@ -52,8 +51,16 @@ _QUIET_SHARE: Final = 0.15
 """Of the phases, this share has no fault at all."""
 _ACTIVE_MAX: Final = 3
 _GAP_SECONDS: Final = (0.1, 1.5)
-_RECOVERY_SECONDS_MAX: Final = 60.0
 _LOOK_SECONDS: Final = 0.05
+
+
+@dataclass(frozen=True)
+class Demands:
+    """What a run has to reach besides doing nothing wrong."""
+
+    acknowledged_per_second_min: float = 40.0
+    """On average over the run, so that a cluster that does nothing cannot pass."""
+    recovery_seconds_max: float = 60.0
 
 
 @dataclass
@@ -107,8 +114,17 @@ class Recovery:
 class ChaosRun:
     """One run in `directory`, which stays behind; `run` may be called once."""
 
-    def __init__(self, directory: Path, *, seconds: float, seed: int, kinds: tuple[Kind, ...] = tuple(Kind)) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        seconds: float,
+        seed: int,
+        kinds: tuple[Kind, ...] = tuple(Kind),
+        demands: Demands = Demands(),  # noqa: B008 - it is frozen
+    ) -> None:
         self.report = ChaosReport(seed)
+        self._demands = demands
         self._seconds = seconds
         self._kinds = kinds
         self._random = random.Random(f"chaos {seed}")
@@ -129,7 +145,7 @@ class ChaosRun:
                 left = self._seconds - self._elapsed()
                 self._chapter(chapter, left if left < 1.5 * _CHAPTER_SECONDS else _CHAPTER_SECONDS)
             report.seconds = self._elapsed()
-            wanted = report.seconds * _ACKNOWLEDGED_PER_SECOND_MIN
+            wanted = report.seconds * self._demands.acknowledged_per_second_min
             if report.totals["acknowledged"] < wanted and not report.violations:
                 report.violations.append(
                     f"only {report.totals['acknowledged']:,} messages were acknowledged, fewer than {wanted:,.0f}"
@@ -247,10 +263,11 @@ class ChaosRun:
             self._faults.end_due()
             return self._is_all_in_sync()
 
+        limit = self._demands.recovery_seconds_max
         try:
-            self._cluster.wait_until(accepts_everywhere, "every partition to accept", seconds=_RECOVERY_SECONDS_MAX)
+            self._cluster.wait_until(accepts_everywhere, "every partition to accept", seconds=limit)
             recovery.accepts = time.monotonic() - healed
-            self._cluster.wait_until(is_well, "all replicas to be in sync", seconds=_RECOVERY_SECONDS_MAX)
+            self._cluster.wait_until(is_well, "all replicas to be in sync", seconds=limit)
         except AssertionError as error:
             self.report.violations.append(f"after healing the run {str(error).splitlines()[0]}")
             self._say_what_lacks(before)
@@ -291,11 +308,6 @@ class ChaosRun:
         say(f"[{self._elapsed():5.0f} s] {target.topic} read back: {summary_of(found)} wrong, {len(differing)} differ")
 
 
-def run_chaos(directory: Path, *, seconds: float, seed: int) -> ChaosReport:
-    """Run it in `directory`, which stays behind."""
-    return ChaosRun(directory, seconds=seconds, seed=seed).run()
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev chaos", description="Every fault at once, under load.")
     parser.add_argument("--minutes", type=float, default=10.0)
@@ -314,6 +326,8 @@ def main() -> int:
     print(report.table())
     for text in report.violations[:VIOLATIONS_SHOWN]:
         print(f"VIOLATION {text}")
+    for text in report.exits[:VIOLATIONS_SHOWN]:
+        print(f"while the store was away, {text}")
     print(report.summary())
     if report.violations or arguments.keep:
         print(f"data and logs are kept in {work}")

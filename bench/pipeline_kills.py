@@ -191,8 +191,9 @@ async def topic_content(bootstrap: str, topic: str) -> Content:
 
 def archive_content(path: Path, layout: str) -> Content:
     content: Content = Counter()
-    for file in open_table(str(path), layout).files():
-        rows = pq.read_table(path / file.path, columns=["partition", "value"], partitioning=None)
+    table = open_table(str(path), layout)
+    for file in table.files():
+        rows = pq.read_table(table.location(file), columns=["partition", "value"], partitioning=None)
         content.update(zip(rows["partition"].to_pylist(), rows["value"].to_pylist(), strict=True))
     return content
 

@@ -18,13 +18,16 @@ from martlet.wire.api_keys import ApiKey
 from martlet.wire.fetch import FetchPartition, encode_fetch_request
 from martlet.wire.message_codec import encode
 from martlet.wire.messages import (
+    alter_partition_reassignments,
     consumer_group_describe,
     consumer_group_heartbeat,
     delete_groups,
     describe_groups,
+    elect_leaders,
     join_group,
     leave_group,
     list_groups,
+    list_partition_reassignments,
     offset_commit,
     offset_delete,
     offset_fetch,
@@ -121,6 +124,25 @@ def _leave_group(topic: str) -> Any:
     return leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity("m")] * TIMES)
 
 
+def _elect_leaders(topic: str) -> Any:
+    return elect_leaders.ElectLeadersRequest(0, [elect_leaders.TopicPartitions(topic, [*range(TIMES)])])
+
+
+def _alter_partition_reassignments(topic: str) -> Any:
+    # Each is refused, but only after it was looked at: there is no broker 7.
+    partitions = [
+        alter_partition_reassignments.ReassignablePartition(number % 100, [7]) for number in range(TIMES // 2)
+    ]
+    partitions += [alter_partition_reassignments.ReassignablePartition(number, None) for number in range(TIMES // 2)]
+    wish = alter_partition_reassignments.ReassignableTopic(topic, partitions)
+    return alter_partition_reassignments.AlterPartitionReassignmentsRequest(1_000, topics=[wish])
+
+
+def _list_partition_reassignments(topic: str) -> Any:
+    asked = [list_partition_reassignments.ListPartitionReassignmentsTopics(topic, [0])] * TIMES
+    return list_partition_reassignments.ListPartitionReassignmentsRequest(1_000, asked)
+
+
 MESSAGES: dict[ApiKey, tuple[int, Callable[[str], Any]]] = {
     ApiKey.METADATA: (12, _metadata),
     ApiKey.DESCRIBE_CONFIGS: (4, _describe_configs),
@@ -129,6 +151,9 @@ MESSAGES: dict[ApiKey, tuple[int, Callable[[str], Any]]] = {
     ApiKey.DELETE_RECORDS: (2, _delete_records),
     ApiKey.DESCRIBE_PRODUCERS: (0, _describe_producers),
     ApiKey.FIND_COORDINATOR: (4, _find_coordinator),
+    ApiKey.ELECT_LEADERS: (2, _elect_leaders),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (1, _alter_partition_reassignments),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, _list_partition_reassignments),
     ApiKey.OFFSET_COMMIT: (9, _offset_commit),
     ApiKey.OFFSET_FETCH: (9, _offset_fetch),
     ApiKey.OFFSET_DELETE: (0, _offset_delete),

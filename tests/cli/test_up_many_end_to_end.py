@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -145,7 +144,6 @@ def test_a_broker_that_cannot_be_started_ends_them_all(clean_environment: dict[s
     assert ran.stdout == ""
 
 
-@pytest.mark.skipif(shutil.which("etcd") is None, reason="there is no etcd on this machine")
 def test_a_play_cluster_has_an_etcd_of_its_own_and_three_copies(
     clean_environment: dict[str, str],
     tmp_path: Path,

@@ -36,6 +36,7 @@ STORE: Final = -1
 
 _CHUNK_BYTES: Final = 65_536
 _CALL_SECONDS_MAX: Final = 10.0
+_TURNS_TO_SETTLE: Final = 10
 
 
 class Cut(Enum):
@@ -96,7 +97,8 @@ class _Relay:
     port: int
     far_port: int
     source_of: Callable[[tuple[str, int], tuple[str, int]], int]
-    server: asyncio.Server | None = None
+    listening: socket.socket | None = None
+    accepting: asyncio.Task[None] | None = None
 
 
 class Links:
@@ -163,17 +165,30 @@ class Links:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_SECONDS_MAX)
 
     async def _listen(self, relay: _Relay) -> None:
-        if relay.server is None:
-
-            async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                await self._serve(relay, reader, writer)
-
-            relay.server = await asyncio.start_server(serve, "127.0.0.1", relay.port)
+        if relay.listening is None:
+            relay.listening = socket.create_server(("127.0.0.1", relay.port), backlog=128)
+            relay.listening.setblocking(False)
+            relay.accepting = self._loop.create_task(self._accept(relay, relay.listening))
 
     async def _refuse(self, relay: _Relay) -> None:
-        server, relay.server = relay.server, None
-        if server is not None:
-            server.close()
+        if relay.listening is not None and relay.accepting is not None:
+            # Ended from below: cancelling it, or an asyncio server's close, can lose a connection it has just taken.
+            relay.listening.shutdown(socket.SHUT_RDWR)
+            await relay.accepting
+            relay.listening.close()
+            relay.listening = relay.accepting = None
+
+    async def _accept(self, relay: _Relay, listening: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = await self._loop.sock_accept(listening)
+            except OSError:
+                return
+            self._keep(self._loop.create_task(self._serve(relay, connection)))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _change(self, link: Link, change: Callable[[_Rules], None], *, reset: bool) -> None:
         # Connections go first, so that what was held does not slip through.
@@ -186,51 +201,78 @@ class Links:
     async def _close(self) -> None:
         for relay in self._relays.values():
             await self._refuse(relay)
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for writers in self._writers.values():
-            for writer in writers:
-                writer.transport.abort()
-        await asyncio.sleep(0)
+        # Every task must have begun before it is cancelled, and leaves one behind that waits for a connection's end.
+        for _ in range(_TURNS_TO_SETTLE):
+            await asyncio.sleep(0)
+            for task in tuple(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _broker_or_client(self, end: tuple[str, int], other_end: tuple[str, int]) -> int:
         owner = owner_of(end, other_end, self._processes())
         return CLIENTS if owner is None else owner
 
-    async def _serve(self, relay: _Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        source = relay.source_of(writer.get_extra_info("peername"), writer.get_extra_info("sockname"))
-        link = Link(source, relay.target)
-        writers = self._writers[link]
-        writers.add(writer)
-        far_writer: asyncio.StreamWriter | None = None
+    async def _serve(self, relay: _Relay, connection: socket.socket) -> None:
         try:
-            rules = self._rules[link]
-            if rules.is_closed:
-                return
-            await rules.requests_pass.wait()
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", relay.far_port)
-            writers.add(far_writer)
-            pumps = {
-                asyncio.ensure_future(_pump(reader, far_writer, rules, rules.requests_pass)),
-                asyncio.ensure_future(_pump(far_reader, writer, rules, rules.answers_pass)),
-            }
-            try:
-                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for pump in pumps:
-                    pump.cancel()
+            reader, writer = await asyncio.open_connection(sock=connection)
+        except (OSError, asyncio.CancelledError):
+            connection.close()
+            return
+        try:
+            ends = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+            source = await asyncio.to_thread(relay.source_of, *ends)
+            await self._relay(Link(source, relay.target), relay.far_port, reader, writer)
         except (OSError, asyncio.CancelledError):
             pass
         finally:
-            for one in (writer, far_writer):
-                if one is not None:
-                    writers.discard(one)
-                    one.close()  # after sending what it still has
+            self._close_after_sending(writer)
+
+    async def _relay(
+        self, link: Link, far_port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        rules, writers = self._rules[link], self._writers[link]
+        writers.add(writer)
+        try:
+            if rules.is_closed:
+                return
+            await rules.requests_pass.wait()
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", far_port)
+            writers.add(far_writer)
+            try:
+                await _either(
+                    _pump(reader, far_writer, rules, rules.requests_pass),
+                    _pump(far_reader, writer, rules, rules.answers_pass),
+                )
+            finally:
+                writers.discard(far_writer)
+                self._close_after_sending(far_writer)
+        finally:
+            writers.discard(writer)
+
+    def _close_after_sending(self, writer: asyncio.StreamWriter) -> None:
+        """Its end follows what it still has to send; if nobody takes that, it is cut off when all is over."""
+        writer.close()
+
+        async def wait() -> None:
+            try:
+                await writer.wait_closed()
+            except OSError:
+                pass
+            except asyncio.CancelledError:
+                writer.transport.abort()
+
+        self._keep(self._loop.create_task(wait()))
+
+
+async def _either(*works: Coroutine[Any, Any, None]) -> None:
+    """Until one of them is done; the others are cancelled and have ended then."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

@@ -1,10 +1,13 @@
 """The breakable network of the cluster tests: each link keeps its own rules, in every shape of cut."""
 
+import contextlib
+import gc
 import socket
 import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -34,7 +37,8 @@ class Echo:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        self._listening.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         for one in self._sockets:
             one.close()
@@ -230,3 +234,21 @@ def test_links_of_different_sources_to_one_target_are_independent(workplace: Wor
     workplace.links.cut(CLIENTS, 1, Cut.CLOSED)
     workplace.links.heal(7, 1)
     assert seven.stdout.readline() == "nobody hears\n"
+
+
+def test_a_relay_leaves_nothing_open_whatever_its_connections_were_doing() -> None:
+    with ExitStack() as stack, warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        workplace = Workplace(stack)
+        stuck = workplace.connect()
+        workplace.links.cut(CLIENTS, 1, Cut.ANSWERS)
+        stuck.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                stuck.send(b"x" * 65_536)
+        workplace.echo.close()
+        workplace.links.cut(CLIENTS, 1, Cut.SILENT)
+        workplace.connect()
+        workplace.links.heal(CLIENTS, 1)
+        workplace.connect()
+    gc.collect()

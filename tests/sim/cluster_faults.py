@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from martlet.base.ids import BrokerId
-from martlet.cluster.keys import live_key
+from martlet.cluster.keys import PARTITION_PREFIX, live_key
 from martlet.testing.sim_link import LinkQuality
 from martlet.testing.sim_remote_store import STORE_NAME, CommitFault
 from martlet.testing.sim_scheduler import NS_PER_MS
@@ -62,6 +62,7 @@ class Faults:
             "commit lost before": (3, partial(self._lose_commit, CommitFault.BEFORE)),
             "commit lost after": (4, partial(self._lose_commit, CommitFault.AFTER)),
             "commit late": (3, partial(self._lose_commit, CommitFault.LATE)),
+            "commit lost and watch lag": (3, self._lose_commit_and_hold_watch),
             "watch lag": (4, self._watch_lag),
             "watch broken": (1, self._watch_broken),
             "watch lag and compaction": (2, self._watch_lag_and_compaction),
@@ -225,8 +226,15 @@ class Faults:
     # --- the store
 
     def _lose_commit(self, kind: CommitFault, fault: Fault, victim: BrokerId) -> None:
+        of = ("", PARTITION_PREFIX, PARTITION_PREFIX)[fault.draw // 8 % 3]
         for _ in range(1 + fault.draw // 2 % 3):
-            self.world.store_server.lose_next_commit(kind)
+            self.world.store_server.lose_next_commit(kind, of=of)
+
+    def _lose_commit_and_hold_watch(self, fault: Fault, victim: BrokerId) -> None:
+        """The process has no way to know for a while what has become of what it stored."""
+        kinds = list(CommitFault)
+        self.world.store_server.lose_next_commit(kinds[fault.draw // 2 % len(kinds)], of=PARTITION_PREFIX)
+        self._watch_lag(fault, victim)
 
     def _watch_lag(self, fault: Fault, victim: BrokerId) -> None:
         server = self.world.store_server

@@ -49,6 +49,8 @@ class Clients:
         self.partitions = [TopicPartition(TOPIC, index) for index in range(partitions)]
         self.topic_exists = False
         self.sending_until_ms = 0
+        self.reader_rack = ""
+        """Where the reader is; it reads from a replica there if it can."""
         self._unsettled: dict[str, int] = {}
         self.group_position: dict[TopicPartition, int] = {}
         """The position that was last acknowledged to the group."""
@@ -154,7 +156,7 @@ class Clients:
 
     async def _read_on(self, reader: str, cluster: Cluster, positions: dict[TopicPartition, int]) -> None:
         await cluster.topic(TOPIC)
-        async with Fetcher(cluster, FetcherOptions(max_wait_ms=500)) as fetcher:
+        async with Fetcher(cluster, FetcherOptions(max_wait_ms=500, rack=self.reader_rack)) as fetcher:
             fetcher.assign(positions)
             while True:
                 for fetched in await fetcher.fetch():

@@ -13,8 +13,8 @@ high watermark passes nobody in the maximal set, stands still under the minimum,
 I7 what becomes committed is held by the minimum of replicas, on their devices if the topic says so; I8 readers get
 what is committed and nothing else; I9 something committed is always on some disk; I10 each producer's batches come
 once and in order; I11 nobody without a lease appends; I12 what a broker believes of its log is what lies on its disk;
-I13 see `StoreWitness`; I14 a broker's metadata is what the store held at that revision; I15 a group's position is
-committed.
+I13 a process that finds a part of its disk gone vouches for none before it, and so is in no set that counts; I14 a
+broker's metadata is what the store held at that revision; I15 a group's position is committed and not lost.
 """
 
 from collections.abc import Mapping
@@ -166,6 +166,8 @@ class Ghost:
         services = watched.app.services
         if services is None:
             return
+        if watched.revision < 0 and self.store.vouches_wrongly(services.me):
+            self.report("I13", f"{services.me} lost a part of its disk and vouches for what it held before")
         table = services.partitions
         for partition in self.store.partitions:
             held = table.hosted(*partition)

@@ -1,8 +1,7 @@
 """Everything the simulated metadata store ever held, kept by a witness that forgets nothing when the store compacts.
 
 Here are the invariants that speak of the store alone: epochs only grow and have one leader process each (I5), a set
-that changes names registered processes (I11), and a process that may have lost something vouches for none before
-it (I13).
+that changes names registered processes (I11).
 """
 
 import asyncio
@@ -69,6 +68,13 @@ class StoreWitness:
         place = bisect_right(revisions, revision)
         return revisions[place - 1] if place else 0
 
+    def vouches_wrongly(self, process: Member) -> bool:
+        """Whether this process, which has found its disk as a loss left it, claims to hold what was there before."""
+        lost, record = self.lost_at.get(process.broker), self.brokers.get(process.broker)
+        if lost is None or record is None or record.incarnation != process.incarnation:
+            return False
+        return process.incarnation > lost and record.vouches_for(lost)
+
     # --- what happened
 
     def lost_disk(self, broker: BrokerId) -> None:
@@ -116,9 +122,6 @@ class StoreWitness:
         self.brokers[record.id] = record
         if before is not None and record.incarnation < before.incarnation:
             self._report("I5", f"broker {record.id} went from incarnation {before.incarnation} to {record.incarnation}")
-        lost = self.lost_at.get(record.id)
-        if lost is not None and record.incarnation > lost and record.vouches_for(lost):
-            self._report("I13", f"broker {record.id} lost a part of its disk and vouches for what it held before")
 
     def _partition_stored(self, record: PartitionRecord) -> None:
         key = record.topic_id, record.partition

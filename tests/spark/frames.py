@@ -1,12 +1,13 @@
 """Frames over topics, and what has been read of them, for comparison with what was published."""
 
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.spark.topics import Message
 
@@ -39,6 +40,15 @@ def published(messages: Sequence[Message], partitions: int, first: int = 0) -> d
     return found
 
 
+def wait_until(condition: Callable[[], object], query: StreamingQuery, seconds: float = 90) -> None:
+    """Until the condition holds; a query that ends before that is a failure of the test."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert query.isActive, query.exception()
+        assert time.monotonic() < deadline, query.lastProgress
+        time.sleep(0.02)
+
+
 class Collected:
     """Gathers the rows of a stream's micro-batches; used as the function of `foreachBatch`."""
 
@@ -47,10 +57,13 @@ class Collected:
         self.batch_sizes: list[int] = []
         self.allow = threading.Event()
         self.allow.set()
+        self.waiting = threading.Event()
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         rows = frame.collect()
-        self.allow.wait(60)
+        if not self.allow.is_set():
+            self.waiting.set()
+            self.allow.wait(60)
         self.rows += rows
         self.batch_sizes.append(len(rows))
 

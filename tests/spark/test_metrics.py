@@ -38,5 +38,5 @@ def test_windows_count_what_was_published_and_groups_show_their_lag(
     assert all(row["age_ms_p50"] <= row["age_ms_p95"] <= row["age_ms_p99"] <= row["age_ms_max"] for row in windows)
     groups = [row for row in told if row["kind"] == "group"]
     assert {row["name"] for row in groups} == {"metrics"}
-    files = open_table(str(path), "parquet").files()
-    assert spark.read.parquet(*(str(path / file.path) for file in files)).count() == len(told)
+    table = open_table(str(path), "parquet")
+    assert spark.read.parquet(*(table.location(file) for file in table.files())).count() == len(told)

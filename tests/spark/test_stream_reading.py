@@ -8,7 +8,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from martlet.spark.read_options import parse_read_options
 from martlet.spark.stream_reader import MartletStreamReader
-from tests.spark.frames import Collected, by_partition, published, stream_frame
+from martlet.testing.running_broker import RunningBroker
+from tests.spark.frames import Collected, Option, by_partition, published, stream_frame, wait_until
 from tests.spark.topics import Message, Topics
 
 
@@ -22,7 +23,12 @@ def test_available_now_reads_everything_in_limited_batches_and_then_only_what_is
     name = topics.new(2)
     sent = messages(500, 2)
     topics.publish(name, sent)
-    options = {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 200, "minPartitions": 3}
+    options: dict[str, Option] = {
+        "subscribe": name,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": 200,
+        "minPartitions": 3,
+    }
     frame = stream_frame(spark, topics.bootstrap, options)
     collected = Collected()
     query = collected.drain(frame, checkpoint)
@@ -56,14 +62,13 @@ def test_a_running_stream_keeps_up_with_growing_topics_and_added_partitions(
             sent.extend(batch)
         done.set()
 
-    options = {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 400}
+    options: dict[str, Option] = {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 400}
     frame = stream_frame(spark, topics.bootstrap, options)
     collected = Collected()
     publisher = threading.Thread(target=publish)
     publisher.start()
     query = collected.start(frame, checkpoint)
-    while len(collected.rows) < 800 and query.isActive:
-        query.awaitTermination(0.1)
+    wait_until(lambda: len(collected.rows) >= 800, query)
     query.stop()
     before_restart = len(collected.rows)
     publisher.join()
@@ -75,6 +80,24 @@ def test_a_running_stream_keeps_up_with_growing_topics_and_added_partitions(
     assert {p: sorted(set(rows)) for p, rows in found.items()} == published(sent, 4)
     repeated = len(collected.rows) - total
     assert 0 <= repeated <= 400
+
+
+def test_planner_and_tasks_wait_for_a_broker_that_restarts(topics: Topics, broker: RunningBroker) -> None:
+    name = topics.new()
+    topics.publish(name, messages(400, 1), batch_bytes=500)
+    stream = reader(topics, subscribe=name, startingOffsets="earliest", fetchBytes="1")
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ReadAllAvailable())
+    [wanted] = stream.partitions(start, end)
+    batches = stream.read(wanted)
+    rows = next(batches).to_pylist()
+    broker.restart()
+    for batch in batches:
+        rows += batch.to_pylist()
+    assert [row["offset"] for row in rows] == list(range(400))
+    broker.restart()
+    topics.fill(name, 1)
+    assert stream.latestOffset(end, ReadAllAvailable())[name]["0"] == 401
 
 
 def test_streams_start_where_they_were_told_to(topics: Topics) -> None:

@@ -46,9 +46,9 @@ from martlet.broker.ports import BrokerPorts
 from martlet.broker.producer_ids import ProducerIdPool
 from martlet.broker.registry import Api, MessageApi, build_registry
 from martlet.broker.replica_ask import ReplicaIdentity
-from martlet.broker.replica_fetcher import ReplicaFetchOptions, ReplicaPorts
 from martlet.broker.replica_fetching import ReplicaFetching
 from martlet.broker.replica_gauges import watch_replicas
+from martlet.broker.replica_lane import ReplicaFetchOptions, ReplicaPorts
 from martlet.broker.request import Address, parse_address
 from martlet.broker.services import BrokerServices
 from martlet.broker.settings import BrokerSettings

@@ -116,7 +116,7 @@ class Controller:
             try:
                 wait_ms = await self._look()
             except (StoreUnavailable, LeaseLost, DiskFull) as error:
-                logger.info("the controller waits for the metadata store: %s", error)
+                logger.debug("the controller waits for the metadata store: %s", error)
                 wait_ms = _RETRY_MS
             except UnknownOutcome as error:
                 logger.warning("the controller does not know whether a commit happened (%s); reading back", error)

@@ -4,6 +4,10 @@ The file stands in the log directory and is written durably by every process onc
 any message. So a directory that names the registered predecessor is the one that predecessor used, with all it held
 (see `membership.py` for what follows from that); any other one proves nothing.
 
+A process may end, or lose the answer, between its registration and that. So before it registers it writes down what it
+calls this attempt, and registers under that name: a registration of that name is of a process that had this directory
+and changed nothing in it.
+
 A file that cannot be read is a StorageFailure and left as it is; a missing one means a new directory.
 
 Proved by: tests/unit/broker/test_membership.py
@@ -15,7 +19,8 @@ from typing import Final
 
 from martlet.base.disk import Disk
 from martlet.base.errors import StorageFailure
-from martlet.base.ids import BrokerId, Incarnation, Member
+from martlet.base.ids import BrokerId, Incarnation
+from martlet.cluster.records import BrokerRecord
 from martlet.cluster.store import LeaseId
 
 IDENTITY_FILE: Final = "martlet.identity"
@@ -29,10 +34,12 @@ class Identity:
     broker_id: BrokerId
     incarnation: Incarnation
     lease: LeaseId
+    attempt: str = ""
+    """The start that was under way after that one, if it did not get far enough to be the last user itself."""
 
-    @property
-    def member(self) -> Member:
-        return Member(self.broker_id, self.incarnation)
+    def is_of(self, broker: BrokerRecord) -> bool:
+        """Whether the process registered so used this directory last, or was about to."""
+        return broker.incarnation == self.incarnation or (bool(self.attempt) and broker.attempt == self.attempt)
 
 
 def read_identity(disk: Disk, directory: str) -> Identity | None:
@@ -48,6 +55,7 @@ def read_identity(disk: Disk, directory: str) -> Identity | None:
             BrokerId(int(value["broker_id"])),
             Incarnation(int(value["incarnation"])),
             LeaseId(int(value["lease"])),
+            str(value.get("attempt", "")),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise StorageFailure(

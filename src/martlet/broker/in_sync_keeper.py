@@ -175,7 +175,7 @@ class InSyncKeeper:
             await self._read_back()
             is_taken = True
         except (StoreUnavailable, DiskFull) as error:
-            logger.info("in-sync sets could not be stored: %s", error)
+            logger.debug("in-sync sets could not be stored: %s", error)
             for change in changes:
                 change.leader.proposal_refused()
             await asyncio.sleep(_RETRY_SECONDS)

@@ -86,6 +86,7 @@ class LeaseKeeper:
         self._regaining: asyncio.Task[None] | None = None
         self._renewals: Beside | None = None
         self._complaint = ""
+        self._is_silent = False
         self._is_cut_off = False
 
     # --- what others ask
@@ -109,13 +110,14 @@ class LeaseKeeper:
 
     async def obtain(self) -> LeaseId:
         """Take a lease and show the process alive under it, however long the store takes."""
+        is_said = False
         while True:
             try:
                 held = await self._obtain_once()
-            except _PASSING as error:
-                logger.warning("metadata: no lease yet (%s); trying again", error)
-            except LeaseLost:
-                logger.warning("metadata: a new lease ran out before it could be used; trying again")
+            except (*_PASSING, LeaseLost) as error:
+                if not is_said:
+                    is_said = True
+                    logger.warning("metadata: no lease yet (%r); trying again until there is one", error)
             else:
                 if held is not None:
                     self._held = held
@@ -169,7 +171,7 @@ class LeaseKeeper:
         except MartletError as error:
             self._on_failure(error)
             return
-        self._is_cut_off = False
+        self._is_silent = self._is_cut_off = False
         logger.warning("metadata: this broker has a new lease and acts again")
 
     # --- beside the event loop
@@ -208,9 +210,7 @@ class LeaseKeeper:
         else:
             held.term.renewed(sent_ms)
             self._answered_ms = sent_ms
-            if self._is_cut_off:
-                self._is_cut_off = False
-                logger.warning("metadata: the store answers again in time; this broker acts again")
+            self._note_answer()
 
     def _is_well(self, now_ms: int) -> bool:
         complaint = self._vital_signs.complaint(now_ms)
@@ -223,11 +223,19 @@ class LeaseKeeper:
         return not complaint
 
     def _note_silence(self, held: _Held, error: Exception) -> None:
-        if held.term.is_held(self._clock.monotonic_ms()):
+        if not self._is_silent:
+            self._is_silent = True
             logger.warning("metadata: the lease was not renewed (%r); trying again", error)
-        elif not self._is_cut_off:
+        if not self._is_cut_off and not held.term.is_held(self._clock.monotonic_ms()):
             self._is_cut_off = True
             logger.error("metadata: cut off from the store (%r); this broker acts no more until it answers", error)
+
+    def _note_answer(self) -> None:
+        if self._is_cut_off:
+            logger.warning("metadata: the store answers again; this broker acts again")
+        elif self._is_silent:
+            logger.info("metadata: the store answers again")
+        self._is_silent = self._is_cut_off = False
 
     def _tell(self, callback: Callable[[], object]) -> None:
         try:

@@ -28,6 +28,7 @@ from typing import Final
 from martlet.base.errors import ApiError, ErrorCode, MartletError, MembershipRefused
 from martlet.base.ids import BrokerId, Member
 from martlet.base.invariant import invariant
+from martlet.base.randomness import IdSource
 from martlet.broker.identity_file import Identity, read_identity, write_identity
 from martlet.broker.lease_keeper import LeaseKeeper
 from martlet.broker.metadata_commits import MetadataCommits
@@ -39,7 +40,7 @@ from martlet.cluster.broker_decisions import Registration
 from martlet.cluster.controller_decisions import decide_all, departure_is_done
 from martlet.cluster.image import ImageDelta
 from martlet.cluster.liveness import BrokerStates, plan_alive, read_states
-from martlet.cluster.records import BrokerRecord
+from martlet.cluster.records import BrokerRecord, LiveRecord
 from martlet.cluster.store import LeaseId, StoreError
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class Membership:
         self._directory = directory
         self._on_failure = on_failure
         self._id = BrokerId(settings.broker_id)
+        self._ids = IdSource(ports.randomness)
         self._identity: Identity | None = None
         self._me: Member | None = None
         self._is_leaving = False
@@ -104,8 +106,21 @@ class Membership:
         self._check_directory(identity)
         await self._wait_until_free(identity)
 
+    def _begin_attempt(self) -> str:
+        """Write down, durably, how this start is called before it is registered."""
+        attempt = self._ids.text_id()
+        identity, before = self._identity, self._image.broker(self._id)
+        if identity is not None:
+            if before is not None and identity.is_of(before):
+                # An attempt that got no further counts as the last user: it changed nothing.
+                identity = replace(identity, incarnation=before.incarnation)
+            self._identity = replace(identity, attempt=attempt)
+            write_identity(self._disk, self._directory, self._identity)
+        return attempt
+
     async def join(self, registration: Registration, found: LogsFound) -> Member:
         """Register this process and show it alive; the directory is its own from then on."""
+        attempt = self._begin_attempt()
         identity = self._identity
         boot_id = (self._disk.read_file(_BOOT_ID_FILE) or b"").decode().strip()
         registration = replace(
@@ -113,6 +128,7 @@ class Membership:
             boot_id=boot_id,
             clean=self._is_clean(identity, found, boot_id),
             predecessor=identity.incarnation if identity is not None else None,
+            attempt=attempt,
         )
         record = await self._register(registration)
         self._me = Member(record.id, record.incarnation)
@@ -162,7 +178,7 @@ class Membership:
         deadline_ms = self._clock.monotonic_ms() + self._settings.lease_ms + _GRACE_MS
         is_said = False
         while (live := self._image.live(self._id)) is not None:
-            if identity is not None and identity.incarnation == live.incarnation:
+            if identity is not None and self._had_this_directory(live, identity):
                 return
             if self._clock.monotonic_ms() > deadline_ms:
                 raise MembershipRefused(
@@ -174,11 +190,17 @@ class Membership:
                 logger.info("broker %d seems to run elsewhere; waiting for its lease to run out", self._id)
             await asyncio.sleep(_LOOK_SECONDS)
 
+    def _had_this_directory(self, live: LiveRecord, identity: Identity) -> bool:
+        record = self._image.broker(self._id)
+        if record is not None and record.incarnation == live.incarnation:
+            return identity.is_of(record)
+        return live.incarnation == identity.incarnation
+
     def _is_clean(self, identity: Identity | None, found: LogsFound, boot_id: str) -> bool:
         before = self._image.broker(self._id)
         if before is None:
             return False
-        if identity is None or identity.incarnation != before.incarnation:
+        if identity is None or not identity.is_of(before):
             logger.warning(
                 "broker %d ran last with another log directory, or did not get far: what it held counts as incomplete "
                 "until it has caught up with other replicas",
@@ -216,6 +238,8 @@ class Membership:
     def follow(self, delta: ImageDelta) -> None:
         """A step of the image: end if this process is no longer its broker (J2)."""
         self._moved.set()
+        if delta.live or delta.brokers:
+            self._vital_signs.is_alone = not any(broker != self._id for broker in read_states(self._image).alive)
         for change in delta.brokers:
             record = change.after or change.before
             if record is None or record.id != self._id or self._me is None:

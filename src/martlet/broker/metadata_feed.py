@@ -48,6 +48,7 @@ class MetadataFeed:
         self._waiter_count = 0
         self._task: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
+        self._is_away = False
 
     def add_listener(self, listener: Listener) -> None:
         """Hear of every change from now on; the first listing at `start` counts as a change too."""
@@ -86,8 +87,7 @@ class MetadataFeed:
                 logger.info("metadata: %s; listing again from revision %d", error, self.image.revision)
                 await self._list_again()
             except (StoreUnavailable, DiskFull) as error:
-                logger.warning("metadata: %s; trying again", error)
-                await asyncio.sleep(_RETRY_SECONDS)
+                await self._pause_after(error)
 
     async def _follow_watch(self) -> None:
         async with aclosing(self._store.watch("", self.image.revision)) as changes:
@@ -100,10 +100,18 @@ class MetadataFeed:
             self._publish(self.image.load(await self._store.list("")))
         except (StoreUnavailable, DiskFull) as error:
             # The watch will find the history missing once more, and lead back here.
-            logger.warning("metadata: %s; trying again", error)
-            await asyncio.sleep(_RETRY_SECONDS)
+            await self._pause_after(error)
+
+    async def _pause_after(self, error: Exception) -> None:
+        if not self._is_away:
+            self._is_away = True
+            logger.warning("metadata: %s; trying again until it is there", error)
+        await asyncio.sleep(_RETRY_SECONDS)
 
     def _publish(self, delta: ImageDelta) -> None:
+        if self._is_away:
+            self._is_away = False
+            logger.info("metadata: the store is followed again, from revision %d on", delta.revision)
         if delta.has_changes:
             for listener in self._listeners:
                 listener(delta)

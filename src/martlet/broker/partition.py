@@ -76,6 +76,7 @@ class Partition:
         "counters",
         "flush_in_progress",
         "follower",
+        "follower_starts",
         "has_enough_in_sync",
         "high_watermark",
         "internal",
@@ -125,6 +126,8 @@ class Partition:
         """Whether it leads and as many replicas are in sync as the topic demands."""
         self.told_high_watermarks: dict[BrokerId, int] = {}
         """What each follower was last told, while this replica leads."""
+        self.follower_starts: dict[BrokerId, int] = {}
+        """Where each follower's log started at its last fetch, while this replica leads."""
         self.closed_with: ApiError | None = None
         """Why the replica can no longer be used: its storage failed, its topic was deleted, it was moved away."""
         self.flush_in_progress = False
@@ -207,6 +210,7 @@ class Partition:
         self.leader = self.follower = self.leader_broker = None
         self.has_enough_in_sync = False
         self.told_high_watermarks.clear()
+        self.follower_starts.clear()
         commits, self._commit_waiters = self._commit_waiters, deque()
         flushes, self._own_waiters = self._own_waiters, deque()
         for _, callback, _ in commits:
@@ -366,7 +370,9 @@ class Partition:
 
     # --- serving followers
 
-    def replica_fetched(self, member: Member, *, leader_epoch: int, fetch_offset: int, now_ms: int) -> None:
+    def replica_fetched(
+        self, member: Member, *, leader_epoch: int, fetch_offset: int, now_ms: int, log_start_offset: int = -1
+    ) -> None:
         """A follower whose history agrees with ours asks from `fetch_offset` on: it holds everything below.
 
         Raises ApiError when it is none of our followers or has another idea of the epoch.
@@ -382,9 +388,20 @@ class Partition:
             now_ms=now_ms,
         )
         self.advance_high_watermark(leader.high_watermark)
+        if self.follower_starts.get(member.broker) != log_start_offset:
+            self.follower_starts[member.broker] = log_start_offset
+            self.wake_fetches()
         may_join = progress.end_offset >= max(leader.high_watermark, leader.epoch_start_offset)
         if may_join and member not in leader.in_sync.maximal:
             self._listener.may_join(self)
+
+    def start_is_known(self, offset: int) -> bool:
+        """Whether the logs of all replicas in sync start at `offset` or later; raises ApiError unless it leads."""
+        leader = self.leader
+        if leader is None:
+            raise self.closed_with or ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        followers = (member.broker for member in leader.in_sync.maximal if member != self.me)
+        return all(self.follower_starts.get(broker, -1) >= offset for broker in followers)
 
     # --- copying from the leader
 

@@ -237,8 +237,10 @@ class PartitionTable:
 
     def _take_role(self, partition: Partition, topic: TopicRecord, record: PartitionRecord, role: Role) -> bool:
         """Whether the role, the leader or the epoch is another now."""
-        partition.take_policy(self._policy(topic, record))
         is_same_epoch = partition.leader_epoch == record.leader_epoch
+        if not is_same_epoch:
+            partition.stand_by(record)  # first of all: nothing may be acknowledged any more in the epoch before
+        partition.take_policy(self._policy(topic, record))
         if role is Role.LEADS:
             if is_same_epoch and partition.leader is not None:
                 partition.state_stored(record)

@@ -69,6 +69,7 @@ class WaitingReplicaFetch(WaitingFetch):
                 leader_epoch=asked.current_leader_epoch,
                 fetch_offset=fetch_offset,
                 now_ms=self._now_ms,
+                log_start_offset=asked.log_start_offset,
             )
         if fetch_offset < end_offset:
             limit = min(room, asked.partition_max_bytes)
@@ -76,7 +77,7 @@ class WaitingReplicaFetch(WaitingFetch):
             self._take(look, partition, piece, results)
         watermark = partition.high_watermark
         if self._knows(partition, asked, watermark):
-            if fetch_offset == end_offset and asked.log_start_offset == start_offset:
+            if fetch_offset == end_offset and asked.log_start_offset >= start_offset:
                 return None  # no news
         else:
             look.complete = True

@@ -1,125 +1,76 @@
-"""Copies everything this broker follows from one leader: one connection, one request under way, round after round.
+"""Copies everything this broker follows from one leader: what to ask for when, and what to do with each answer.
 
 How it works: a round asks for all partitions that can be asked for, waits for the answer and carries it out partition
 by partition. What is held back (trouble, a flush that is not over, the throttle) is left out, and the leader is
 asked to answer sooner, so that nothing waits for a long poll it is not part of. A partition that begins to be followed
 while the leader holds an idle poll is not kept waiting either: the connection is dropped and made anew.
 
-Rules: (F1) trouble with one partition pauses that partition; trouble with the connection pauses the round. Both grow
-to a second at most and end at once with news from the metadata. Nothing is given up for ever: an answer such as
-"not leader" may come from a leader that has not heard of its election yet. (F2) A connection is to one process: when
-the leader registers anew, it is dropped. (F3) This is one of the named supervisors that may catch everything: a fault
-that one partition brings up must not stop the others; a broken invariant goes to the loop's exception handler.
+A round costs both brokers something for each partition in it, also for those without news. So where many are followed,
+those that are written to move to a lane of their own, with its own connection, and back when they have been quiet for
+a while. A partition stays in its lane's requests until the other lane has taken it over; two answers for it do no
+harm, because the second is an answer to something that is not true any more.
+
+Rules: (F1) trouble with one partition pauses that partition, for a second at most, until its role changes. Nothing is
+given up for ever: an answer such as "not leader" may come from a leader that has not heard of its election yet.
+(F2) This is one of the named supervisors that may catch everything: a fault that one partition brings up must
+not stop the others; a broken invariant goes to the loop's exception handler.
 
 Proved by: tests/unit/broker/test_replica_fetcher.py, tests/unit/broker/test_replica_fetching.py
 """
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Final
 
-from martlet.base.clock import Clock
-from martlet.base.errors import ERROR_TABLE, ApiError, ErrorCode, InvariantViolation, ProtocolViolation, error_code
-from martlet.base.ids import BrokerId, Incarnation
-from martlet.base.randomness import Randomness
+from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
+from martlet.base.ids import BrokerId
 from martlet.broker.replica_answer import is_no_news, take_result
-from martlet.broker.replica_ask import OLDEST_VERSION, Ask, Asked, ReplicaIdentity, compose_ask
-from martlet.broker.replica_connect import Connect, connect_to_broker
-from martlet.broker.replica_followed import Followed, FollowingPartition, backoff_seconds
-from martlet.broker.replica_throttle import ReplicaThrottle
-from martlet.client.addresses import Address
-from martlet.client.apis import FETCH
-from martlet.client.connection import Connection
-from martlet.client.errors import ClientError, ConnectionFailed
-from martlet.cluster.image import MetadataImage
-from martlet.observe.metrics import BrokerMetrics
-from martlet.wire.fetch import FetchPartitionResult, FetchResponse, parse_fetch_response
+from martlet.broker.replica_ask import Ask, Asked, compose_ask
+from martlet.broker.replica_followed import Followed, FollowingPartition
+from martlet.broker.replica_lane import FetcherContext, FetchLane
+from martlet.wire.fetch import FetchPartitionResult, FetchResponse
 
 logger = logging.getLogger(__name__)
 
-_ANSWER_TIMEOUT_MS: Final = 10_000
-"""How much longer than it was asked to wait a leader may take; then the connection is given up."""
-_FLUSH_GRACE_SECONDS: Final = 0.02
-"""What has just been appended is waited for so long, because its flush usually is over by then."""
-_HELD_BACK_WAIT_MS: Final = 20
-"""How long the leader may hold a request while another partition waits for its flush."""
+_FLUSH_WAIT_SECONDS: Final = 0.02
+"""How long the leader may hold a request while another partition waits for its flush; longer for a slow flush."""
+_FLUSH_WAIT_SECONDS_MAX: Final = 0.2
 _SHORTEST_WAIT_SECONDS: Final = 0.005
-_JOIN_PATIENCE_SECONDS: Final = 0.02
-"""A partition that begins to be followed waits so long for the request under way before the connection is dropped."""
+_BUSY_WAIT_MS: Final = 50
+"""How long the leader may hold a request of the busy lane, which must see soon who else belongs into it."""
+_BUSY_WITHIN_SECONDS: Final = 1.0
+"""A partition that gets data twice within this time is a busy one."""
+_QUIET_AFTER_SECONDS: Final = 2.0
 _TURN_BYTES: Final = 1 << 20
 """After appending so much the event loop gets its turn."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaFetchOptions:
-    """How much to ask for at once, how long leaders may wait for it, and how fast replicas may catch up."""
-
-    wait_ms: int = 500
-    bytes_max: int = 10_485_760
-    throttle_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaPorts:
-    """What fetchers take from the outside."""
-
-    clock: Clock
-    randomness: Randomness
-    connect: Connect = connect_to_broker
-
-
-@dataclass(frozen=True, slots=True)
-class FetcherContext:
-    """What all fetchers of a broker share."""
-
-    image: MetadataImage
-    identity: ReplicaIdentity
-    options: ReplicaFetchOptions
-    ports: ReplicaPorts
-    metrics: BrokerMetrics
-    throttle: ReplicaThrottle = field(default_factory=lambda: ReplicaThrottle(0))
-
-
-@dataclass(slots=True)
-class _Call:
-    """A request under way."""
-
-    ask: Ask
-    is_to_end: bool = False
-    """Whether its end is arranged already."""
-
-
 class ReplicaFetcher:
-    """One per leader broker; its task runs from `start` to `aclose` and sleeps while nothing is followed from there."""
+    """One per leader broker, from `start` to `aclose`."""
 
     def __init__(self, leader: BrokerId, context: FetcherContext) -> None:
         self.leader = leader
         self._context = context
         self._followed: dict[FollowingPartition, Followed] = {}
-        self._ask: Ask | None = None
-        """The last ask, while it still says what there is to ask for."""
-        self._call: _Call | None = None
-        self._connection: Connection | None = None
-        self._incarnation: Incarnation | None = None
-        self._hung_up = False
-        self._failures = 0
-        self._news = asyncio.Event()
-        self._fresh_flushes: dict[Followed, None] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._in_busy: dict[Followed, None] = {}
+        """Those in the busy lane."""
+        self._to_busy: dict[Followed, None] = {}
+        """Those that it takes over with its next request."""
+        wait_ms = context.options.wait_ms
+        self._quiet = FetchLane("quiet", leader, self, context, wait_ms)
+        self._busy = FetchLane("busy", leader, self, context, min(wait_ms, _BUSY_WAIT_MS))
+        self._lanes = (self._quiet, self._busy)
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name=f"martlet-replica-fetcher-{self.leader}")
+        for lane in self._lanes:
+            lane.start()
 
     async def aclose(self) -> None:
         """Ask no more; what has been taken stays."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        for lane in self._lanes:
+            await lane.aclose()
 
     def followed(self) -> Iterator[Followed]:
         """What is copied from this leader."""
@@ -130,79 +81,55 @@ class ReplicaFetcher:
     def follow(self, partition: FollowingPartition) -> None:
         """Copy this partition from now on, or go on doing so in another epoch."""
         known = self._followed.get(partition)
-        if known is not None and known.role is partition.follower:
-            return
+        if known is not None:
+            if known.role is partition.follower:
+                return
+            self._leave_busy(known)
         self._followed[partition] = Followed(partition)
         self._change()
-        call = self._call
-        if call is not None and not call.is_to_end:
-            call.is_to_end = True
-            asyncio.get_running_loop().call_later(_JOIN_PATIENCE_SECONDS, self._end_call, call)
+        self._quiet.end_call_soon()
 
     def unfollow(self, partition: FollowingPartition) -> None:
         """The partition is no longer copied from here."""
-        if self._followed.pop(partition, None) is not None:
+        followed = self._followed.pop(partition, None)
+        if followed is not None:
+            self._leave_busy(followed)
             self._change()
             if not self._followed:
-                self._hang_up()
+                for lane in self._lanes:
+                    lane.hang_up()
 
     def leader_changed(self) -> None:
-        """The leader's registration is another one now: perhaps another process, perhaps elsewhere (F2)."""
-        self._failures = 0
-        self._hang_up()
-        self._news.set()
-
-    def _end_call(self, call: _Call) -> None:
-        if self._call is call:
-            self._hang_up()
-
-    def _hang_up(self) -> None:
-        if self._connection is not None:
-            self._hung_up = self._call is not None
-            self._connection.close()
-            self._connection = None
+        """The leader's registration is another one now."""
+        for lane in self._lanes:
+            lane.leader_changed()
 
     def _change(self) -> None:
-        self._ask = None
-        self._news.set()
+        self._forget_asks()
+        for lane in self._lanes:
+            lane.wake()
 
-    # --- the rounds
+    def _forget_asks(self) -> None:
+        self._quiet.ask = self._busy.ask = None
 
-    async def _run(self) -> None:
-        try:
-            while True:
-                await self._round()
-        finally:
-            self._hang_up()
+    # --- what to ask for
 
-    async def _round(self) -> None:
-        self._news.clear()
-        ask, wait_seconds = self._compose()
-        if not ask.asked:
-            await self._wait_for_news(wait_seconds)
-            return
-        wait_ms = self._context.options.wait_ms
-        if wait_seconds is not None:
-            wait_ms = min(wait_ms, round(wait_seconds * 1000))
-        try:
-            response = await self._exchange(ask, wait_ms)
-        except (ClientError, ApiError) as error:
-            await self._failed(error)
-            return
-        self._failures = 0
-        self._hung_up = False
-        await self._take(ask, response)
-        if self._fresh_flushes:
-            await self._wait_for_flushes()
-
-    def _compose(self) -> tuple[Ask, float | None]:
+    def compose(self, lane: FetchLane) -> tuple[Ask, float | None]:
         """What to ask for now, and in how many seconds there may be more to ask for."""
-        if self._ask is not None and not any(followed.partition.offline for followed in self._followed.values()):
-            return self._ask, None
+        if lane is self._busy:
+            return self._compose(lane, self._take_over())
+        if lane.ask is not None and not any(followed.partition.offline for followed in self._followed.values()):
+            return lane.ask, None
+        now = asyncio.get_running_loop().time()
+        for followed in [followed for followed in self._in_busy if _is_quiet(followed, now)]:
+            self._leave_busy(followed)
+        return self._compose(lane, [followed for followed in self._followed.values() if not followed.is_busy])
+
+    def _compose(self, lane: FetchLane, partitions: Collection[Followed]) -> tuple[Ask, float | None]:
         now = asyncio.get_running_loop().time()
         ready: list[Followed] = []
         wait_seconds: float | None = None
-        for followed in self._followed.values():
+        for followed in partitions:
             if not followed.is_followed_from(self.leader):
                 continue
             held_back = self._held_back_seconds(followed, now)
@@ -212,19 +139,46 @@ class ReplicaFetcher:
                 wait_seconds = held_back if wait_seconds is None else min(wait_seconds, held_back)
         ask = compose_ask(ready, self._context.options.bytes_max)
         if wait_seconds is None and not self._context.throttle.limits:
-            self._ask = ask
+            lane.ask = ask
         # Never shorter than time is told apart, or the rest of a rounding would make this spin.
         return ask, None if wait_seconds is None else max(wait_seconds, _SHORTEST_WAIT_SECONDS)
+
+    # --- who is in which lane
+
+    def _take_over(self) -> Collection[Followed]:
+        """What the busy lane asks for now: with those that have become busy, and still with those to be given back."""
+        for followed in self._to_busy:
+            followed.is_busy = True
+            self._in_busy[followed] = None
+        now = asyncio.get_running_loop().time()
+        if self._to_busy or any(_is_quiet(followed, now) for followed in self._in_busy):
+            self._to_busy.clear()
+            self._quiet.ask = None
+        return self._in_busy
+
+    def _leave_busy(self, followed: Followed) -> None:
+        followed.is_busy = False
+        self._in_busy.pop(followed, None)
+        self._to_busy.pop(followed, None)
+
+    def _note_copied(self, followed: Followed, now: float) -> None:
+        """Data has come: behind the others, so that each gets its share, and to the busy lane if that is its place."""
+        self._followed[followed.partition] = self._followed.pop(followed.partition)
+        was_copied_at, followed.copied_at = followed.copied_at, now
+        if followed.is_busy:
+            self._in_busy[followed] = self._in_busy.pop(followed, None)
+        elif len(self._followed) >= self._context.options.busy_lane_from and now - was_copied_at < _BUSY_WITHIN_SECONDS:
+            self._to_busy[followed] = None
+            self._busy.wake()
+
+    # --- what holds a partition back
 
     def _held_back_seconds(self, followed: Followed, now: float) -> float:
         """For how long, about, the partition has to be left out; 0: not at all."""
         if followed.pauses_until > now:
             return followed.pauses_until - now
-        if followed.needs_flush:
-            if not followed.awaits_flush:
-                followed.awaits_flush = followed.partition.when_flushed(partial(self._flushed, followed))
-            if followed.awaits_flush:
-                return _HELD_BACK_WAIT_MS / 1000
+        if followed.needs_flush and self._awaits_flush(followed, now):
+            return min(max(now - followed.flush_awaited_since, _FLUSH_WAIT_SECONDS), _FLUSH_WAIT_SECONDS_MAX)
         if self._is_throttled(followed):
             return self._context.throttle.wait_seconds(now)
         return 0.0
@@ -237,66 +191,10 @@ class ReplicaFetcher:
         record = context.image.partition(*followed.partition.name)
         return record is None or context.identity.me not in record.isr
 
-    async def _wait_for_news(self, seconds: float | None) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._news.wait()
-
-    # --- talking
-
-    async def _exchange(self, ask: Ask, wait_ms: int) -> FetchResponse:
-        connection = await self._connected()
-        version = connection.version_of(FETCH)
-        if version < OLDEST_VERSION:
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"broker {self.leader} serves no replica fetches")
-        body = ask.body(version, self._context.identity, wait_ms)
-        self._call = _Call(ask)
-        try:
-            answer = await connection.exchange(FETCH.key, version, body, timeout_ms=wait_ms + _ANSWER_TIMEOUT_MS)
-        finally:
-            self._call = None
-        try:
-            response = parse_fetch_response(answer, version)
-        except ProtocolViolation as error:
-            raise connection.broken_by(error) from error
-        if response.error_code:
-            code = error_code(response.error_code)
-            raise ApiError(code, f"broker {self.leader} refused a replica fetch: {ERROR_TABLE[code].text}")
-        return response
-
-    async def _connected(self) -> Connection:
-        record = self._context.image.broker(self.leader)
-        if record is None or not record.endpoints:
-            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {self.leader} is not registered")
-        connection = self._connection
-        if connection is not None and connection.is_open and self._incarnation == record.incarnation:
-            return connection
-        if connection is not None:
-            connection.close()
-        self._connection = None
-        endpoint = record.endpoints[0]
-        connection = await self._context.ports.connect(Address(endpoint.host, endpoint.port))
-        if self._context.image.broker(self.leader) != record:
-            connection.close()
-            raise ConnectionFailed(f"broker {self.leader} registered anew meanwhile")
-        self._connection, self._incarnation = connection, record.incarnation
-        logger.debug("copying from broker %d at %s", self.leader, connection.address)
-        return connection
-
-    async def _failed(self, error: ClientError | ApiError) -> None:
-        """Wait before the next attempt, unless it was us who ended the last one."""
-        if self._hung_up:
-            self._hung_up = False
-            return
-        self._failures += 1
-        self._context.metrics.replica_fetch_errors += 1
-        if self._failures == 3 or self._failures % 60 == 0:
-            logger.warning("cannot copy from broker %d (%d partitions): %s", self.leader, len(self._followed), error)
-        await self._wait_for_news(backoff_seconds(self._failures, self._context.ports.randomness))
-
     # --- taking answers
 
-    async def _take(self, ask: Ask, response: FetchResponse) -> None:
+    async def take(self, lane: FetchLane, ask: Ask, response: FetchResponse) -> None:
+        """Carry an answer out, partition by partition; one that is not in it has no news."""
         now_ms = self._context.ports.clock.now_ms()
         answered_at = asyncio.get_running_loop().time()
         taken_bytes = 0
@@ -306,7 +204,7 @@ class ReplicaFetcher:
                 asked = ask.asked.get((topic_id, result.partition))
                 if asked is None or is_no_news(asked, result):
                     continue
-                taken_bytes += self._take_result(asked, result, now_ms)
+                taken_bytes += self._take_result(lane, asked, result, now_ms)
                 if taken_bytes >= _TURN_BYTES:
                     taken_bytes = 0
                     await asyncio.sleep(0)
@@ -314,14 +212,15 @@ class ReplicaFetcher:
             # A partition without news has none of an error either.
             if followed.pauses_until <= answered_at:
                 followed.went_well()
-                self._ask = None
+                self._forget_asks()
 
-    def _take_result(self, asked: Asked, result: FetchPartitionResult, now_ms: int) -> int:
+    def _take_result(self, lane: FetchLane, asked: Asked, result: FetchPartitionResult, now_ms: int) -> int:
         followed = asked.followed
         partition = followed.partition
         if self._followed.get(partition) is not followed or not followed.is_followed_from(self.leader):
             return 0
-        self._ask = followed.question = None
+        followed.question = None
+        self._forget_asks()
         try:
             size = take_result(asked, result, now_ms)
         except ApiError as error:
@@ -338,18 +237,16 @@ class ReplicaFetcher:
             return 0
         followed.went_well()
         if size:
-            self._copied(followed, size)
+            self._copied(lane, followed, size)
         return size
 
-    def _copied(self, followed: Followed, size: int) -> None:
-        # Behind the others, so that each gets its share of the answers.
-        self._followed[followed.partition] = self._followed.pop(followed.partition)
+    def _copied(self, lane: FetchLane, followed: Followed, size: int) -> None:
+        now = asyncio.get_running_loop().time()
+        self._note_copied(followed, now)
         if self._is_throttled(followed):
-            self._context.throttle.took(size, asyncio.get_running_loop().time())
-        if followed.needs_flush and not followed.awaits_flush:
-            followed.awaits_flush = followed.partition.when_flushed(partial(self._flushed, followed))
-            if followed.awaits_flush:
-                self._fresh_flushes[followed] = None
+            self._context.throttle.took(size, now)
+        if followed.needs_flush and self._awaits_flush(followed, now):
+            lane.fresh_flushes[followed] = None
 
     def _partition_failed(self, followed: Followed, error: ApiError) -> None:
         self._context.metrics.replica_fetch_errors += 1
@@ -360,17 +257,20 @@ class ReplicaFetcher:
 
     # --- flushes
 
+    def _awaits_flush(self, followed: Followed, now: float) -> bool:
+        """See to it that the end of its flush is heard of; False when it is over already."""
+        if not followed.awaits_flush:
+            followed.awaits_flush = followed.partition.when_flushed(partial(self._flushed, followed))
+            followed.flush_awaited_since = now
+        return followed.awaits_flush
+
     def _flushed(self, followed: Followed) -> None:
         followed.awaits_flush = False
-        self._fresh_flushes.pop(followed, None)
-        self._ask = None
-        if not self._fresh_flushes:
-            self._news.set()
+        self._forget_asks()
+        for lane in self._lanes:
+            lane.flushed(followed)
 
-    async def _wait_for_flushes(self) -> None:
-        """Give the flushes of what has just been appended a little time; most are over by then."""
-        deadline = asyncio.get_running_loop().time() + _FLUSH_GRACE_SECONDS
-        while self._fresh_flushes and (left := deadline - asyncio.get_running_loop().time()) > 0:
-            self._news.clear()
-            await self._wait_for_news(left)
-        self._fresh_flushes.clear()
+
+def _is_quiet(followed: Followed, now: float) -> bool:
+    """Whether a busy partition has had no data for so long that it is not one any more."""
+    return now - followed.copied_at >= _QUIET_AFTER_SECONDS

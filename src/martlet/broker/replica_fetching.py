@@ -12,8 +12,9 @@ from typing import Protocol
 
 from martlet.base.ids import BrokerId
 from martlet.broker.replica_ask import ReplicaIdentity
-from martlet.broker.replica_fetcher import FetcherContext, ReplicaFetcher, ReplicaFetchOptions, ReplicaPorts
+from martlet.broker.replica_fetcher import ReplicaFetcher
 from martlet.broker.replica_followed import FollowingPartition
+from martlet.broker.replica_lane import FetcherContext, ReplicaFetchOptions, ReplicaPorts
 from martlet.broker.replica_throttle import ReplicaThrottle
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.observe.metrics import OTHER_TOPICS, BrokerMetrics

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PAUSE_SECONDS: Final = 0.02
 """The pause after a first failure; it doubles with each one that follows."""
 PAUSE_SECONDS_MAX: Final = 1.0
+LONG_AGO: Final = -1e9
 
 PASSING: Final = frozenset(
     {
@@ -88,7 +89,10 @@ class Followed:
 
     __slots__ = (
         "awaits_flush",
+        "copied_at",
         "failures",
+        "flush_awaited_since",
+        "is_busy",
         "leader_high_watermark",
         "log",
         "partition",
@@ -109,6 +113,11 @@ class Followed:
         """What the last of them was."""
         self.pauses_until = 0.0
         self.awaits_flush = False
+        self.flush_awaited_since = 0.0
+        self.is_busy = False
+        """Whether it is asked for in the lane of those that are written to."""
+        self.copied_at = LONG_AGO
+        """When data came last."""
         self.leader_high_watermark = 0
         self.question: Asked | None = None
         """What was asked last, while nothing that goes into it has changed."""

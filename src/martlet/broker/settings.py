@@ -40,7 +40,9 @@ class BrokerSettings:
     replica_lag_messages_max: int = setting(0, "a follower that lags by more messages is out of sync; 0 means no limit")
     replica_fetch_wait_ms: int = setting(500, "time a follower's fetch waits for new messages")
     replica_fetch_bytes_max: int = setting(10_485_760, "bytes a follower asks for at once")
-    replica_throttle_bytes: int = setting(0, "bytes per second a broker fetches from its leaders; 0 means no limit")
+    replica_throttle_bytes: int = setting(
+        0, "bytes per second with which replicas that are not in sync catch up; 0 means no limit"
+    )
     leader_imbalance_percent: int = setting(
         10, "share of the leaderships meant for a broker that may be elsewhere before they are brought back"
     )

@@ -28,6 +28,7 @@ from martlet.base.randomness import IdSource
 from martlet.broker.metadata_feed import MetadataFeed
 from martlet.cluster.broker_decisions import (
     Registration,
+    is_registered_as,
     plan_broker_configs,
     plan_own_elections,
     plan_producer_ids,
@@ -49,7 +50,7 @@ from martlet.cluster.keys import (
     broker_key,
     unfinished_key,
 )
-from martlet.cluster.records import BrokerRecord, TopicRecord, decode_unfinished
+from martlet.cluster.records import BrokerRecord, TopicRecord, decode_broker, decode_unfinished
 from martlet.cluster.store import (
     CommitPlan,
     CommitResult,
@@ -196,10 +197,15 @@ class TopicAdmin:
         """Register this process under a new incarnation; the first one of all makes the cluster."""
         new_cluster_id, new_replica_secret = self._ids.text_id(), self._ids.text_id()
         for _ in range(_ATTEMPTS_MAX):
+            broker = await self._get(broker_key(registration.id))
+            if broker is not None and is_registered_as(registration, broker):
+                await self._wait_applied(broker.mod_revision)
+                self._me = Member(registration.id, decode_broker(broker).incarnation)
+                return self._own_record()
             plan = plan_registration(
                 registration,
                 cluster=await self._get(CLUSTER_KEY),
-                broker=await self._get(broker_key(registration.id)),
+                broker=broker,
                 counter=await self._get(INCARNATION_COUNTER_KEY),
                 new_cluster_id=new_cluster_id,
                 new_replica_secret=new_replica_secret,

@@ -1,8 +1,9 @@
 """Whether this broker is in a state to serve: its event loop turns and its disk answers.
 
 A lease that is renewed beside the event loop would outlive a broker that does nothing any more. So whoever renews asks
-here first (see `lease_keeper.py`): the loop shows that it turns by a tick now and then, the disk by a small write
-that is synced. A disk that is full still answers; one that fails ends the broker.
+here first (see `lease_keeper.py`): the loop shows that it turns by a tick now and then, the disk by a small write that
+is synced. A disk that is full still answers; one that fails ends the broker. A broker that is alone in its cluster
+keeps its lease in any case: there is nobody who could do better.
 
 Proved by: tests/unit/broker/test_lease_keeper.py, tests/unit/broker/test_membership.py
 """
@@ -21,6 +22,7 @@ PROBE_FILE: Final = "martlet.probe"
 _TICKS_PER_LEASE: Final = 4
 _PROBES_PER_LEASE: Final = 2
 _DISK_LEASES_MAX: Final = 2
+_DISK_MS_MIN: Final = 10_000
 """A disk may take longer than an event loop: flushes of others stand before ours."""
 
 
@@ -36,11 +38,14 @@ class VitalSigns:
         self._lease_ms = lease_ms
         self._on_failure = on_failure
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="martlet-disk-probe")
-        self._loop_seen_ms = self._disk_seen_ms = clock.monotonic_ms()
+        self._loop_seen_ms = clock.monotonic_ms()
+        self._disk_asked_ms: int | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self.is_alone = True
+        """Whether no other broker is alive."""
 
     def start(self) -> None:
-        self._loop_seen_ms = self._disk_seen_ms = self._clock.monotonic_ms()
+        self._loop_seen_ms = self._clock.monotonic_ms()
         self._tasks = [
             asyncio.create_task(self._tick(), name="martlet-loop-tick"),
             asyncio.create_task(self._probe(), name="martlet-disk-probe"),
@@ -55,10 +60,13 @@ class VitalSigns:
 
     def complaint(self, now_ms: int) -> str:
         """What is wrong, for an operator; empty while all is well."""
+        if self.is_alone:
+            return ""
         if now_ms - self._loop_seen_ms > self._lease_ms:
             return f"the event loop has not turned for {now_ms - self._loop_seen_ms} ms"
-        if now_ms - self._disk_seen_ms > self._lease_ms * _DISK_LEASES_MAX:
-            return f"the disk has not answered for {now_ms - self._disk_seen_ms} ms"
+        asked_ms = self._disk_asked_ms
+        if asked_ms is not None and now_ms - asked_ms > max(self._lease_ms * _DISK_LEASES_MAX, _DISK_MS_MIN):
+            return f"the disk has not answered for {now_ms - asked_ms} ms"
         return ""
 
     async def _tick(self) -> None:
@@ -70,7 +78,9 @@ class VitalSigns:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._lease_ms / _PROBES_PER_LEASE / 1000)
-            began_ms = self._clock.monotonic_ms()
+            if self.is_alone:
+                continue
+            self._disk_asked_ms = self._clock.monotonic_ms()
             try:
                 await loop.run_in_executor(self._worker, self._touch)
             except DiskFull:
@@ -78,7 +88,7 @@ class VitalSigns:
             except StorageFailure as failure:
                 self._on_failure(failure)
                 return
-            self._disk_seen_ms = began_ms
+            self._disk_asked_ms = None
 
     def _touch(self) -> None:
         file = self._disk.open(self._path, create=True)

@@ -214,7 +214,13 @@ async def _drain(cluster: "Cluster", drained: _Drained, waits: bool, progress: P
     from martlet.client.cluster_admin import ClusterAdmin
 
     admin = ClusterAdmin(cluster)
-    await admin.set_drain(drained.broker, wanted=True)
+    try:
+        await admin.set_drain(drained.broker, wanted=True)
+    except ApiError as error:
+        if error.code != ErrorCode.INVALID_REPLICATION_FACTOR:
+            raise
+        lower = "`martlet partition move --all-topics --replication N` lowers the number of copies"
+        raise CommandFailed(ExitCode.CONFLICT, str(error), lower) from error
     drained.total = drained.left = await _held_by(cluster, drained.broker)
     loop = asyncio.get_running_loop()
     began = changed = loop.time()
@@ -240,9 +246,12 @@ async def _held_by(cluster: "Cluster", broker: int) -> int:
 async def _hindrance(admin: "ClusterAdmin", broker: int) -> str:
     """Why nothing seems to move, as far as that can be seen from here."""
     state, moves = await admin.state(), await admin.moves()
-    if not any(one.is_draining for one in state.brokers if one.id == broker):
+    drained = next((one for one in state.brokers if one.id == broker), None)
+    if drained is None or not drained.is_draining:
         raise CommandFailed(ExitCode.CONFLICT, f"somebody has ended the draining of broker {broker}")
-    away = [str(one.id) for one in state.brokers if not one.is_alive and one.id != broker]
+    if not drained.is_alive:
+        return "; it is not running, and what it alone holds can only be moved when it is"
+    away = [str(one.id) for one in state.brokers if not one.is_alive]
     if away:
         return f"; broker {', '.join(away)} is not running"
     return "; large partitions take their time" if moves else "; no other broker can take them now"

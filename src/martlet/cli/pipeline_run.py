@@ -179,10 +179,10 @@ def _file_command(path: str) -> click.Command:
     @common_options
     def start(common: CommonOptions, values: Sequence[tuple[str, str]]) -> None:
         def prepare() -> "Callable[[PipelineRun], None]":
-            from martlet.spark.pipelines.user_flow import load_flows, start_flows
+            from martlet.spark.pipelines.user_flow import check_file, load_flows, start_flows
 
-            flows = load_flows(path)
-            return lambda run: start_flows(run, flows, dict(values))
+            check_file(path)
+            return lambda run: start_flows(run, load_flows(path), dict(values))
 
         _run(common, path, 0.0, prepare)
 

@@ -65,6 +65,8 @@ class Registration:
     """Whether it is proven that the log of the process before lost nothing."""
     predecessor: Incarnation | None = None
     """Of which process that is proven, if it is known; when another one has come between, nothing is proven."""
+    attempt: str = ""
+    """A name that no other start has; empty: this start cannot tell its own registration from another's."""
 
 
 class RegistrationPlan(NamedTuple):
@@ -103,6 +105,7 @@ def plan_registration(
         clean_since=_clean_since(before, registration),
         boot_id=registration.boot_id,
         started_at_ms=now_ms,
+        attempt=registration.attempt,
     )
     invariant(before is None or before.incarnation < incarnation, "B1: a new incarnation is larger than all before")
     key = broker_key(registration.id)
@@ -115,6 +118,11 @@ def plan_registration(
         INCARNATION_COUNTER_KEY: _revision(counter),
     }
     return RegistrationPlan(CommitPlan(compares, puts), identity, record)
+
+
+def is_registered_as(registration: Registration, broker: Entry | None) -> bool:
+    """Whether this very registration has happened, be it that its answer was lost."""
+    return broker is not None and bool(registration.attempt) and decode_broker(broker).attempt == registration.attempt
 
 
 def _clean_since(before: BrokerRecord | None, registration: Registration) -> Incarnation | None:

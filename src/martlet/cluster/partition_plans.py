@@ -5,7 +5,8 @@ becomes safe against everything that has happened since the image it was made fr
 
 How it works: a decision is a partition's record before and after. Its commit compares the record's revision, and for
 each broker on which the decision turned (elected, taken into the in-sync set, left out of it, given a replica) both its
-registration and its leased key, as they were seen, absence included. Two controllers with old images therefore never
+registration and its leased key, as they were seen, absence included; and for one that is given a replica also its
+drain mark, because only that keeps it from being removed meanwhile. Two controllers with old images therefore never
 both change a partition, and nobody is deposed who has come back meanwhile.
 
 Invariants:
@@ -23,7 +24,7 @@ from typing import Final
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.cluster.image import MetadataImage
-from martlet.cluster.keys import broker_key, live_key, partition_key, topic_key
+from martlet.cluster.keys import broker_key, drain_key, live_key, partition_key, topic_key
 from martlet.cluster.records import PartitionRecord, encode_partition
 from martlet.cluster.store import COMMIT_OPERATIONS_MAX, CommitPlan
 
@@ -114,10 +115,17 @@ def broker_compares(brokers: Iterable[BrokerId], image: MetadataImage) -> dict[s
     return compares
 
 
+def drain_compares(brokers: Iterable[BrokerId], image: MetadataImage) -> dict[str, int]:
+    """That these brokers are marked for draining, or not, exactly as in the image."""
+    marks = {broker: image.drain(broker) for broker in sorted(brokers)}
+    return {drain_key(broker): mark.mod_revision if mark is not None else 0 for broker, mark in marks.items()}
+
+
 def _compares(decision: Decision, image: MetadataImage) -> dict[str, int]:
     check_change(decision.before, decision.after)
     compares = {partition_key(decision.before.topic_id, decision.before.partition): decision.before.mod_revision}
     compares.update(broker_compares(decision.brokers(), image))
+    compares.update(drain_compares(set(decision.after.replicas) - set(decision.before.replicas), image))
     if decision.is_unclean:
         topic = image.topic(decision.topic)
         # The topic must still allow it.

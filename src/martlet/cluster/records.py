@@ -68,6 +68,8 @@ class BrokerRecord:
     """The oldest incarnation from which on it is proven that no restart lost anything; None: this one."""
     boot_id: str = ""
     started_at_ms: int = 0
+    attempt: str = ""
+    """What the process called its start, before it knew its incarnation; by this it knows its own registration."""
     mod_revision: int = field(default=0, compare=False)
 
     def vouches_for(self, incarnation: Incarnation) -> bool:
@@ -192,6 +194,7 @@ def encode_broker(record: BrokerRecord) -> bytes:
             "clean_since": record.clean_since,
             "boot_id": record.boot_id,
             "started_at_ms": record.started_at_ms,
+            "attempt": record.attempt,
         }
     )
 
@@ -269,6 +272,7 @@ def decode_broker(entry: Entry) -> BrokerRecord:
             clean_since=value.get("clean_since"),
             boot_id=value.get("boot_id", ""),
             started_at_ms=value.get("started_at_ms", 0),
+            attempt=str(value.get("attempt", "")),
             mod_revision=entry.mod_revision,
         ),
     )

@@ -24,9 +24,8 @@ from typing import Final
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, LeaderEpoch, Member, TopicId
 from martlet.cluster.image import MetadataImage
-from martlet.cluster.keys import drain_key
 from martlet.cluster.liveness import BrokerStates, read_states
-from martlet.cluster.partition_plans import broker_compares
+from martlet.cluster.partition_plans import broker_compares, drain_compares
 from martlet.cluster.placement import Replicas, Site, place_partitions, sites_of
 from martlet.cluster.records import BrokerRecord, PartitionRecord
 
@@ -200,9 +199,6 @@ def _states(image: MetadataImage) -> BrokerStates:
 
 def _layout(placed: Collection[Replicas], image: MetadataImage, states: BrokerStates) -> Layout:
     named = {broker for replicas in placed for broker in replicas}
-    guards = broker_compares(named, image)
-    for broker in sorted(named):
-        mark = image.drain(broker)
-        guards[drain_key(broker)] = mark.mod_revision if mark is not None else 0
+    guards = broker_compares(named, image) | drain_compares(named, image)
     in_sync = {broker: record for broker, record in states.staying.items() if broker in named}
     return Layout(tuple(placed), in_sync, guards)

@@ -171,20 +171,21 @@ class LeaderReplica:
                 progress.caught_up_at_ms = max(progress.caught_up_at_ms, progress.fetched_at_ms)
         if caught_up:
             progress.caught_up_at_ms = now_ms
-        progress.end_offset = fetch_offset
         progress.fetched_at_ms = now_ms
         progress.leader_end_offset = end_offset
-        self._advance()
+        if progress.end_offset != fetch_offset:
+            progress.end_offset = fetch_offset
+            self._advance()
         return progress
 
     def check_fetch(self, member: Member, leader_epoch: int) -> None:
         """Refuse the fetch of a process that is no replica, or that has another idea of the epoch (I11)."""
-        if member.broker not in self._state.replicas or member.broker == self.me.broker:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {member.broker} is no follower of this partition")
-        if leader_epoch < self.leader_epoch:
-            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
-        if leader_epoch > self.leader_epoch:
-            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        state, broker = self._state, member.broker
+        if broker not in state.replicas or broker == self.me.broker:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker} is no follower of this partition")
+        if leader_epoch != state.leader_epoch:
+            is_old = leader_epoch < state.leader_epoch
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def state_stored(self, state: PartitionState) -> None:
         """The store says this; older news is ignored. The leader epoch must be the one this machine lives for."""

@@ -37,30 +37,21 @@ async def subscribed_topics(cluster: Cluster, subscription: Subscription) -> dic
         known = await cluster.retry(cluster.refresh_all)
         readable = [name for name, info in known.items() if not info.is_internal]
         return {name: known[name] for name in subscription.matching(readable)}
-    found: dict[str, TopicInfo] = {}
-    for name in subscription.topics:
-        info = await _topic(cluster, name)
-        if info is not None:
-            found[name] = info
-    return found
 
-
-async def _topic(cluster: Cluster, name: str) -> TopicInfo | None:
-    async def ask() -> TopicInfo | None:
+    async def ask() -> None:
         try:
-            await cluster.refresh([name])
+            await cluster.refresh(subscription.topics)
         except ApiError as error:
-            if error.code in _NO_SUCH_TOPIC:
-                return None
-            raise
-        return cluster.metadata.topics.get(name)
+            if error.code not in _NO_SUCH_TOPIC:
+                raise
 
-    found = await cluster.retry(ask)
-    if found is None:
+    await cluster.retry(ask)
+    if any(name not in cluster.metadata.topics for name in subscription.topics):
         # One that was created this moment may not be known everywhere yet.
         await asyncio.sleep(cluster.options.retry_backoff_max_ms / 1000)
-        found = await cluster.retry(ask)
-    return found
+        await cluster.retry(ask)
+    known = cluster.metadata.topics
+    return {name: known[name] for name in subscription.topics if name in known}
 
 
 def subscribed_partitions(topics: Mapping[str, TopicInfo], subscription: Subscription) -> list[TopicPartition]:

@@ -8,7 +8,6 @@ Proved by: tests/spark/test_batch_reading.py, tests/spark/test_messages_lost.py
 """
 
 import concurrent.futures
-import contextlib
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -33,8 +32,8 @@ def read_range(wanted: OffsetRange, options: ReadOptions) -> Iterator[Any]:
     """The messages of the range, in order, as Arrow record batches. Runs in a task."""
     loop = loop_of_process()
     fetching = loop.run(_begin(loop, wanted, options))
+    upcoming: concurrent.futures.Future[list[Fetched]] | None = loop.submit(fetching.next())
     try:
-        upcoming: concurrent.futures.Future[list[Fetched]] | None = loop.submit(fetching.next())
         while upcoming is not None:
             arrived = upcoming.result()
             # The next request travels while Spark works on this answer.
@@ -44,8 +43,10 @@ def read_range(wanted: OffsetRange, options: ReadOptions) -> Iterator[Any]:
                 if batch is not None:
                     yield batch
     finally:
-        with contextlib.suppress(concurrent.futures.CancelledError):
-            loop.run(fetching.aclose())
+        if upcoming is not None:
+            # Spark takes no more, as after a limit.
+            upcoming.cancel()
+        loop.run(fetching.aclose())
 
 
 async def _begin(loop: BlockingLoop, wanted: OffsetRange, options: ReadOptions) -> "_RangeFetching":

@@ -130,6 +130,10 @@ class SimNetwork:
         quality.drip_bytes = drip_bytes
         quality.drip_interval_ns = interval_ms * NS_PER_MS
 
+    def open_connections(self, name: str) -> int:
+        """How many connections the machine's kernel holds open, for judges."""
+        return sum(end.is_open for end in self._machines[name].sockets)
+
     # --- machines and processes that die
 
     def process_died(self, name: str) -> None:

@@ -39,9 +39,9 @@ STORE_NAME: Final = "store"
 _T = TypeVar("_T")
 _Changes = list[Change]
 
-_ANSWER_WAIT_SECONDS: Final = 5.0
+_ANSWER_WAIT_MS: Final = 5_000
 _POLL_MS: Final = 2_000
-_LATE_MS: Final = 7_000
+_LATER_MS: Final = 2_000
 
 
 class CommitFault(Enum):
@@ -58,11 +58,13 @@ class StoreServer:
     def __init__(self, scheduler: SimScheduler, clock: Clock, state: SimStoreState | None = None) -> None:
         self.state = state if state is not None else SimStoreState()
         self.is_up = True
+        self.answer_wait_ms = _ANSWER_WAIT_MS
+        """How long its clients wait for an answer."""
         self._scheduler = scheduler
         self._clock = clock
         self._polls: list[Callable[..., None]] = []
         self._held_clients: list[str] = []
-        self._commit_faults: deque[CommitFault] = deque()
+        self._commit_faults: deque[tuple[CommitFault, str]] = deque()
         self._lease_alarm: Alarm | None = None
         # The state tells whoever waits by `set()`; one listener here keeps the order of all who wait.
         self.state.moved.add(cast(asyncio.Event, _Moved(self._answer_polls)))
@@ -90,10 +92,10 @@ class StoreServer:
 
     # --- faults
 
-    def lose_next_commit(self, fault: CommitFault) -> None:
-        """The next commit that arrives is not answered; several calls queue up."""
-        self._scheduler.note(STORE_NAME, f"next commit {fault.value}")
-        self._commit_faults.append(fault)
+    def lose_next_commit(self, fault: CommitFault, *, of: str = "") -> None:
+        """The next commit that changes a key with this beginning is not answered; several calls queue up."""
+        self._scheduler.note(STORE_NAME, f"next commit of {of} {fault.value}")
+        self._commit_faults.append((fault, of))
 
     def hold_watches(self, client: str) -> None:
         """This client's watches hear nothing new until `release_watches`: nothing bounds the delay of a watch."""
@@ -129,13 +131,21 @@ class StoreServer:
     def keep_alive(self, lease: LeaseId) -> None:
         self.state.keep_alive(lease, self._clock.now_ms())
 
-    def commit(self, apply: Callable[[], CommitResult], answer: Callable[[CommitResult | StoreError], None]) -> None:
+    def commit(
+        self,
+        keys: Collection[str],
+        apply: Callable[[], CommitResult],
+        answer: Callable[[CommitResult | StoreError], None],
+    ) -> None:
         """Make the change and answer, unless this one is to be lost on one side or the other."""
-        fault = self._commit_faults.popleft() if self._commit_faults else None
+        fault = None
+        if self._commit_faults and any(key.startswith(self._commit_faults[0][1]) for key in keys):
+            fault = self._commit_faults.popleft()[0]
         if fault is CommitFault.BEFORE:
             return
         if fault is CommitFault.LATE:
-            self._scheduler.alarm_in(_LATE_MS * NS_PER_MS, lambda: self.commit(apply, lambda _: None))
+            late_ms = self.answer_wait_ms + _LATER_MS
+            self._scheduler.alarm_in(late_ms * NS_PER_MS, lambda: self.commit((), apply, lambda _: None))
             return
         if not self.is_up:
             return
@@ -170,7 +180,8 @@ class StoreServer:
 
         look()
         if not is_answered:
-            self._scheduler.alarm_in(_POLL_MS * NS_PER_MS, lambda: look(is_last=True))
+            wait_ms = min(_POLL_MS, self.answer_wait_ms // 2)
+            self._scheduler.alarm_in(wait_ms * NS_PER_MS, lambda: look(is_last=True))
 
     def _answer_polls(self) -> None:
         polls, self._polls = self._polls, []
@@ -217,7 +228,9 @@ class RemoteStore:
         compares, puts = dict(compares), dict(puts)
         apply = self._server.state.apply
         try:
-            return await self._commit(lambda: apply(compares, puts, tuple(deletes), tuple(delete_prefixes), lease))
+            return await self._commit(
+                tuple(puts), lambda: apply(compares, puts, tuple(deletes), tuple(delete_prefixes), lease)
+            )
         except StoreUnavailable as error:
             raise UnknownOutcome("no answer from the metadata store; the commit may have happened") from error
 
@@ -266,7 +279,7 @@ class RemoteStore:
         self._there.carry(arrive)
         return await self._answered(answer)
 
-    async def _commit(self, apply: Callable[[], CommitResult]) -> CommitResult:
+    async def _commit(self, keys: Collection[str], apply: Callable[[], CommitResult]) -> CommitResult:
         answer: asyncio.Future[CommitResult] = self._loop.create_future()
 
         def reply(result: CommitResult | StoreError) -> None:
@@ -281,7 +294,7 @@ class RemoteStore:
         def arrive() -> None:
             if self._server.is_up:
                 self._server.end_leases()
-                self._server.commit(apply, reply)
+                self._server.commit(keys, apply, reply)
 
         self._there.carry(arrive)
         return await self._answered(answer)
@@ -306,7 +319,7 @@ class RemoteStore:
 
     async def _answered(self, answer: asyncio.Future[_T]) -> _T:
         waiting: set[asyncio.Future[_T] | asyncio.Future[None]] = {answer, self._closed}
-        await asyncio.wait(waiting, timeout=_ANSWER_WAIT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waiting, timeout=self._server.answer_wait_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
         if answer.done():
             return answer.result()
         if self._closed.done():

@@ -12,8 +12,8 @@ from martlet.base.errors import ApiError, ErrorCode, StorageFailure
 from martlet.base.ids import BrokerId, Incarnation, Member, TopicId, TopicPartition
 from martlet.broker.flush_policy import FlushMode, FlushPolicy
 from martlet.broker.replica_ask import ReplicaIdentity
-from martlet.broker.replica_fetcher import ReplicaFetchOptions, ReplicaPorts
 from martlet.broker.replica_fetching import ReplicaFetching
+from martlet.broker.replica_lane import ReplicaFetchOptions, ReplicaPorts
 from martlet.broker.replica_log import ReplicaLog
 from martlet.cluster.keys import broker_key
 from martlet.cluster.records import BrokerRecord, Endpoint, encode_broker

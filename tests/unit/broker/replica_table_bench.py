@@ -185,8 +185,12 @@ class ReplicaTableBench:
                 partitions=self.table,
                 metrics=self.metrics,
                 address_for=lambda link: link.local,
+                checkpoint=self._checkpoint,
             ),
         )
+
+    async def _checkpoint(self) -> None:
+        self.logs.checkpoint()
 
     # --- the metadata
 

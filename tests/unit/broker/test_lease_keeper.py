@@ -67,6 +67,7 @@ async def test_a_busy_event_loop_does_not_cost_the_lease(keeping: Keeping) -> No
 
 async def test_an_event_loop_that_does_not_turn_at_all_loses_the_lease_and_gets_another(keeping: Keeping) -> None:
     lease = keeping.keeper.lease
+    keeping.vital_signs.is_alone = False
     time.sleep(3.5 * LEASE_MS / 1000)
     assert not keeping.keeper.may_act(), "asked before anything else has run"
     async with asyncio.timeout(5):
@@ -74,6 +75,13 @@ async def test_an_event_loop_that_does_not_turn_at_all_loses_the_lease_and_gets_
             await asyncio.sleep(0.01)
     assert keeping.keeper.lease not in (None, lease)
     assert await keeping.store.get("live/1") is not None
+
+
+async def test_a_broker_that_is_alone_keeps_its_lease_however_stuck_it_is(keeping: Keeping) -> None:
+    lease = keeping.keeper.lease
+    time.sleep(2.5 * LEASE_MS / 1000)
+    assert keeping.keeper.may_act(), "nobody could do better"
+    assert keeping.keeper.lease == lease
 
 
 async def test_a_store_that_refuses_the_renewals_is_a_failure_of_the_broker(tmp_path: Path) -> None:

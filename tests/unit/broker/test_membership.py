@@ -1,6 +1,7 @@
 """A broker process joins its cluster, stays a member through what happens to its lease and its store, and leaves."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -8,7 +9,8 @@ from martlet.base.errors import MembershipRefused, StorageFailure
 from martlet.base.ids import BrokerId
 from martlet.broker.identity_file import IDENTITY_FILE
 from martlet.broker.membership import endpoint_host
-from martlet.cluster.keys import live_key
+from martlet.cluster.keys import broker_key, live_key
+from martlet.cluster.records import decode_broker
 from martlet.testing.sim_remote_store import STORE_NAME, CommitFault
 from martlet.testing.sim_world import SimWorld
 from tests.unit.broker.simulated_members import LEASE_MS, LOG_DIRECTORY, SimMember, start_members
@@ -79,6 +81,46 @@ def test_a_killed_broker_is_back_at_once_and_vouches_for_what_it_held() -> None:
         assert world.now_ms - began_ms < 500, "it need not wait for its own lease to run out"
         assert member.record.incarnation > first
         assert member.record.vouches_for(first), "the machine was not started anew, so what was written is there"
+
+
+@pytest.mark.parametrize("fault", list(CommitFault))
+def test_a_registration_whose_answer_is_lost_costs_no_proof(fault: CommitFault) -> None:
+    with SimWorld(f"proof {fault.name}") as world:
+        member = only_member(world)
+        first = member.record.incarnation
+        member.kill()
+        world.store_server.lose_next_commit(fault)
+        member.start()
+        assert member.record.vouches_for(first)
+        registrations = member.record.incarnation - first
+        assert registrations == 1, "it is registered once, and knows its registration again"
+
+
+def test_a_start_that_got_no_further_than_its_registration_costs_no_proof() -> None:
+    with SimWorld(23) as world:
+        member = only_member(world)
+        first = member.record.incarnation
+        for _ in range(3):
+            before = stored_incarnation(world)
+            member.kill()
+            member.begin()
+            world.run_until(partial(is_registered_after, world, before), 10_000)
+        member.kill()
+        member.begin()
+        world.run_for(1)  # this one is not even registered
+        member.kill()
+        began_ms = world.now_ms
+        member.start()
+        assert world.now_ms - began_ms < 500
+        assert member.record.vouches_for(first)
+
+
+def is_registered_after(world: SimWorld, before: int) -> bool:
+    return stored_incarnation(world) > before
+
+
+def stored_incarnation(world: SimWorld) -> int:
+    return decode_broker(world.store_server.state.entries[broker_key(BrokerId(1))]).incarnation
 
 
 def test_a_broker_vouches_for_nothing_after_a_power_loss() -> None:
@@ -244,11 +286,21 @@ def test_a_registration_without_an_answer_ends_well(fault: CommitFault) -> None:
 
 def test_a_disk_that_does_not_answer_costs_the_lease() -> None:
     with SimWorld(18) as world:
+        member, other = start_members(world, 2)
+        world.run_for(2_000)
+        member.host.stall_disk(40_000)
+        world.run_until(lambda: not member.may_act(), 25_000)
+        assert other.may_act()
+        world.run_until(member.may_act, 50_000)
+
+
+def test_a_broker_that_is_alone_keeps_its_lease_though_its_disk_does_not_answer() -> None:
+    with SimWorld(22) as world:
         member = only_member(world)
         world.run_for(2_000)
-        member.host.stall_disk(30_000)
-        world.run_until(lambda: not member.may_act(), 4 * LEASE_MS)
-        world.run_until(member.may_act, 40_000)
+        member.host.stall_disk(40_000)
+        world.run_for(30_000)
+        assert member.may_act()
 
 
 # --- leaving

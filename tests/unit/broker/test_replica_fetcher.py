@@ -14,8 +14,10 @@ from tests.unit.broker.replica_bench import (
     COMMIT,
     INTERVAL,
     ME,
+    FakeLeader,
     FetchingBench,
     FollowedCopy,
+    LedLog,
     Spoil,
     content,
     publish,
@@ -310,6 +312,98 @@ def test_the_throttle_leaves_copies_that_are_in_sync_alone() -> None:
     run_bench(body, throttle_bytes=1_000, bytes_max=2_000)
 
 
+# --- two lanes
+
+
+def _many(bench: FetchingBench, leader: FakeLeader) -> list[TopicPartition]:
+    names = [TopicPartition("orders", index) for index in range(40)]
+    for name in names:
+        leader.lead(name)
+        bench.follow(name)
+    return names
+
+
+async def _write_for(leader: FakeLeader, led: LedLog, seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + seconds
+    while loop.time() < ends_at:
+        led.publish(b"x")
+        leader.wake()
+        await asyncio.sleep(0.01)
+
+
+def test_of_many_partitions_those_that_are_written_to_are_asked_for_apart_from_the_others() -> None:
+    async def body(bench: FetchingBench) -> None:
+        leader = await bench.add_leader()
+        names = _many(bench, leader)
+        led = leader.lead(names[7])
+        await _write_for(leader, led, 0.5)
+        leader.positions.clear()
+        await _write_for(leader, led, 2.0)
+        sizes = [len(asked) for asked in leader.positions]
+        assert set(sizes) <= {1, 39}
+        assert sizes.count(39) < 8
+        assert sizes.count(1) > 100
+        assert leader.connection_count == 2
+
+    run_bench(body)
+
+
+def test_a_partition_that_is_written_to_no_more_goes_back_to_the_others() -> None:
+    async def body(bench: FetchingBench) -> None:
+        leader = await bench.add_leader()
+        names = _many(bench, leader)
+        led = leader.lead(names[7])
+        await _write_for(leader, led, 0.5)
+        await asyncio.sleep(4)
+        leader.positions.clear()
+        await asyncio.sleep(5)
+        assert {len(asked) for asked in leader.positions} == {40}
+        assert len(leader.positions) <= 11
+        led.publish(b"again")
+        leader.wake()
+        copy = bench.copies[7]
+        await until(lambda: copy.high_watermark == led.log.end_offset, seconds=0.05)
+
+    run_bench(body)
+
+
+def test_a_partition_changes_lanes_without_a_moment_in_which_nobody_asks_for_it() -> None:
+    async def body(bench: FetchingBench) -> None:
+        leader = await bench.add_leader()
+        names = _many(bench, leader)
+        led, copy = leader.lead(names[7]), bench.copies[7]
+        draw = bench.host.randomness
+        for number in range(300):
+            led.publish(b"%d" % number)
+            leader.wake()
+            await until(lambda: copy.high_watermark == led.log.end_offset, seconds=0.06)
+            await asyncio.sleep((0.001, 0.01, 0.3, 2.1)[draw.below(4)])
+
+    run_bench(body)
+
+
+def test_a_busy_partition_that_gets_another_leader_is_forgotten_by_the_busy_lane() -> None:
+    async def body(bench: FetchingBench) -> None:
+        leader, other = await bench.add_leader(1), await bench.add_leader(3)
+        names = _many(bench, leader)
+        led = leader.lead(names[7])
+        await _write_for(leader, led, 0.5)
+        heir = other.lead(names[7], epoch=1)
+        heir.log.append_as_is(content(led.log), now_ms=0)
+        other.lead(names[7], epoch=2)
+        copy = bench.follow(names[7], leader=3, epoch=2)
+        heir.publish(b"of the new leader")
+        other.wake()
+        await until(lambda: copy.high_watermark == heir.log.end_offset, seconds=0.1)
+        await asyncio.sleep(1)
+        leader.positions.clear()
+        await asyncio.sleep(1)
+        assert {len(asked) for asked in leader.positions} == {39}
+
+    run_bench(body)
+
+
 # --- whatever happens
 
 
@@ -369,4 +463,4 @@ def test_copies_end_up_equal_whatever_happens_on_the_way(seed: int) -> None:
             assert content(copy.log) == content(led.log)
             assert values(copy.log) == values(led.log)
 
-    run_bench(body, seed=seed, bytes_max=3_000)
+    run_bench(body, seed=seed, bytes_max=3_000, busy_lane_from=1 if seed % 2 else 16)

@@ -5,7 +5,9 @@ from collections import Counter
 import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.base.ids import BrokerId
+from martlet.base.ids import BrokerId, TopicPartition
+from martlet.cluster.image import MetadataImage
+from martlet.cluster.liveness import read_states
 from martlet.cluster.partition_moves import (
     MOVES_MAX,
     decide_balance,
@@ -16,8 +18,8 @@ from martlet.cluster.partition_moves import (
     plan_drain_end,
     plan_removal,
 )
-from martlet.cluster.partition_plans import plan_partitions
-from martlet.cluster.reassignment import is_moving
+from martlet.cluster.partition_plans import Decision, plan_partitions
+from martlet.cluster.reassignment import decide_wish, is_moving
 from tests.unit.cluster.controlled_cluster import ControlledCluster
 
 _ONE = BrokerId(1)
@@ -168,3 +170,23 @@ def test_a_replication_factor_that_cannot_be_is_refused() -> None:
     for plan in plan_partitions(decide_replication_factor(topic, 3, cluster.image, cluster.states), cluster.image):
         cluster.commit(plan.commit)
     assert refusal(2) is ErrorCode.REASSIGNMENT_IN_PROGRESS
+
+
+def test_o1_a_move_decided_before_a_broker_was_drained_does_not_bring_it_back_into_use() -> None:
+    cluster = ControlledCluster({1: None, 2: None, 3: None})
+    cluster.make_topic("t", [[1]])
+    cluster.stop(3)
+    old = cluster.snapshot()
+    (late,) = plan_partitions([_wish(old, 3)], old)
+    plan = plan_drain(BrokerId(3), cluster.image, cluster.states, now_ms=0)
+    assert plan is not None
+    cluster.commit(plan)
+    removal = plan_removal(BrokerId(3), cluster.image)
+    assert not cluster.offer(late.commit)
+    assert cluster.offer(removal)
+
+
+def _wish(image: MetadataImage, *replicas: int) -> Decision:
+    decision = decide_wish((TopicPartition("t", 0), replicas), image, read_states(image))
+    assert decision is not None
+    return decision

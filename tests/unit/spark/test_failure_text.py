@@ -1,6 +1,6 @@
 """What is left of Spark's traces for a person to read."""
 
-from martlet.spark.pipelines.failure_text import failure_text
+from martlet.spark.pipelines.failure_text import failure_text, is_passing
 
 FROM_PYTHON = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_ERROR]
 Traceback (most recent call last):
@@ -39,3 +39,8 @@ def test_anything_else_is_told_by_its_first_line_or_its_kind() -> None:
         "[PATH_NOT_FOUND] no such path."
     )
     assert failure_text(RuntimeError()) == "RuntimeError"
+
+
+def test_a_process_that_did_not_start_in_time_may_start_the_next_time() -> None:
+    assert is_passing(RuntimeError("org.apache.spark.SparkException: Python worker failed to connect back."))
+    assert not is_passing(RuntimeError(FROM_PYTHON))

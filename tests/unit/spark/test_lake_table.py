@@ -53,7 +53,7 @@ def numbers(table: LakeTable) -> list[int]:
     """What a reader of the table's own list of files finds."""
     found: list[int] = []
     for file in table.files():
-        content = pq.read_table(os.path.join(table.path, file.path), partitioning=None)
+        content = pq.read_table(table.location(file), partitioning=None)
         assert content.num_rows == file.rows
         assert "date" not in content.column_names
         found += content["number"].to_pylist()
@@ -221,3 +221,23 @@ def test_partition_values_are_safe_in_paths(parquet: ParquetTable) -> None:
     assert files[0].path.startswith("date=..%2F..%2Fetc%2Fx%3D1/")
     parquet.commit(WRITER, 0, files)
     assert numbers(parquet) == [1]
+
+
+def test_a_file_that_is_not_in_place_yet_is_neither_merged_nor_lost_by_a_compaction(
+    parquet: ParquetTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for batch in range(3):
+        parquet.commit(WRITER, batch, write(parquet, batch, rows([batch])))
+    late = write(parquet, 3, rows([3]))
+    with monkeypatch.context() as patched:
+        # As if another process had committed, and not moved its file yet, while we compact.
+        patched.setattr(ParquetTable, "finish_commits", lambda _self: None)
+        patched.setattr(ParquetTable, "_publish", lambda _self, _entry: None)
+        patched.setattr(shutil, "rmtree", lambda *_arguments, **_options: None)
+        parquet.commit(WRITER, 3, late)
+        patched.undo()
+        patched.setattr(ParquetTable, "finish_commits", lambda _self: None)
+        parquet.compact(files_min=2, target_bytes=1 << 20)
+    assert numbers(parquet) == [0, 1, 2, 3]
+    parquet.finish_commits()
+    assert (numbers(parquet), listed(parquet)) == ([0, 1, 2, 3], [0, 1, 2, 3])

@@ -61,8 +61,9 @@ def test_starts_and_ends_are_offsets_or_instants_for_all_partitions_or_each() ->
 
 def test_an_instant_for_all_is_stronger_than_instants_by_partition_and_those_than_offsets() -> None:
     given = {"startingOffsets": "latest", "startingOffsetsByTimestamp": '{"orders": {"0": 5}}'}
-    assert isinstance(parsed(**given).start, AtInstants)
-    assert parsed(**given, startingTimestamp="7").start == AtInstant(7, False)
+    assert isinstance(parse_read_options(NEEDED | given, streaming=False).start, AtInstants)
+    instant = parse_read_options(NEEDED | given | {"startingTimestamp": "7"}, streaming=False).start
+    assert instant == AtInstant(7, False)
 
 
 def test_offsets_out_of_a_checkpoint_can_be_given_as_they_are() -> None:

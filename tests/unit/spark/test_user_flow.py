@@ -38,3 +38,5 @@ def test_a_file_without_flows_is_told_what_to_write(tmp_path: Path) -> None:
         load_flows(written(tmp_path, "x = 1\n"))
     with pytest.raises(PipelineFileError, match="there is no file"):
         load_flows(str(tmp_path / "missing.py"))
+    with pytest.raises(PipelineFileError, match="is not valid Python: '\\(' was never closed"):
+        load_flows(written(tmp_path, "flow(\n"))

@@ -292,3 +292,41 @@ def test_streams_of_one_seed_are_repeatable_and_independent() -> None:
     assert 0 <= first.fraction() < 1
     assert first.stream("disk").token(8) == second.stream("disk").token(8)
     assert first.stream("disk").token(8) != first.stream("net").token(8)
+
+
+def test_a_wiped_disk_is_empty_and_knows_no_old_handle() -> None:
+    disk = SimDisk(SimRandomness())
+    disk.make_directory("d")
+    file = disk.open("d/f", create=True)
+    file.append(b"data")
+    disk.wipe()
+    assert disk.list_directory("") == []
+    with pytest.raises(SimCrash):
+        file.size()
+
+
+def test_judges_see_files_and_what_of_them_is_durable_and_when_something_went_away() -> None:
+    disk = SimDisk(SimRandomness())
+    disk.make_directory("d")
+    file = disk.open("d/f", create=True)
+    file.append(b"data")
+    assert disk.files("d")["f"].content == b"data"
+    assert disk.durable_files("d") == {}
+    file.sync()
+    disk.sync_directory("d")
+    disk.sync_directory("")
+    assert disk.durable_files("d")["f"].durable == b"data"
+    assert disk.files("d")["f"].cuts == 0
+    file.truncate(2)
+    assert disk.files("d")["f"].cuts == 1
+    assert disk.files("nowhere") == {}
+
+
+def test_faults_that_were_armed_can_be_called_off() -> None:
+    disk = SimDisk(SimRandomness())
+    file = disk.open("f", create=True)
+    disk.fail_next_write()
+    disk.stop_after(0)
+    disk.stop_no_more()
+    file.append(b"data")
+    file.sync()

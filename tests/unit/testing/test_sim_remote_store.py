@@ -15,7 +15,7 @@ from martlet.cluster.store import (
     UnknownOutcome,
 )
 from martlet.testing.sim_host import SimHost
-from martlet.testing.sim_remote_store import STORE_NAME
+from martlet.testing.sim_remote_store import STORE_NAME, CommitFault
 from martlet.testing.sim_world import SimWorld
 
 Talk = Callable[[MetaStore], Awaitable[object]]
@@ -170,3 +170,73 @@ def test_a_closed_store_ends_watches_and_refuses_calls(world: SimWorld) -> None:
         return "ended"
 
     assert run(world, talk) == "ended"
+
+
+@pytest.mark.parametrize(("fault", "is_there"), [(CommitFault.BEFORE, False), (CommitFault.AFTER, True)])
+def test_a_commit_can_be_lost_on_either_side_of_its_effect(world: SimWorld, fault: CommitFault, is_there: bool) -> None:
+    async def talk(store: MetaStore) -> None:
+        world.store_server.lose_next_commit(fault)
+        with pytest.raises(UnknownOutcome):
+            await store.commit({}, {"k": b"1"})
+        assert (await store.get("k") is not None) is is_there
+        assert (await store.commit({}, {"l": b"1"})).succeeded
+
+    run(world, talk)
+
+
+def test_a_late_commit_happens_after_its_sender_has_given_up(world: SimWorld) -> None:
+    async def talk(store: MetaStore) -> None:
+        world.store_server.lose_next_commit(CommitFault.LATE)
+        with pytest.raises(UnknownOutcome):
+            await store.commit({}, {"k": b"1"})
+        assert await store.get("k") is None
+        await asyncio.sleep(5)
+        assert await store.get("k") is not None
+
+    run(world, talk)
+
+
+def test_a_held_watch_hears_nothing_while_calls_go_on_and_then_everything(world: SimWorld) -> None:
+    heard: list[int] = []
+
+    async def follow(store: MetaStore) -> None:
+        async for change in store.watch("", 0):
+            heard.append(change.revision)  # noqa: PERF401 - one by one, as they come
+
+    async def change_often(store: MetaStore) -> None:
+        for number in range(5):
+            await store.commit({}, {"k": b"%d" % number})
+
+    start(world, follow)
+    world.store_server.hold_watches("a")
+    run(world, change_often, "b")
+    world.run_for(20_000)
+    assert heard == []
+    world.store_server.release_watches()
+    world.run_for(1_000)
+    assert heard == [1, 2, 3, 4, 5]
+
+
+def test_a_broken_watch_ends_with_an_error(world: SimWorld) -> None:
+    async def follow(store: MetaStore) -> None:
+        with pytest.raises(StoreUnavailable, match="broken off"):
+            async for _ in store.watch("", 0):
+                pass
+
+    follower = start(world, follow)
+    world.run_for(500)
+    world.store_server.break_watches()
+    world.run_until(lambda: not follower.is_running, 2_000)
+    assert follower.failures == []
+
+
+def test_a_lease_can_end_early_and_takes_its_keys_with_it(world: SimWorld) -> None:
+    async def talk(store: MetaStore) -> None:
+        lease = await store.grant(60_000)
+        await store.commit({}, {"k": b"1"}, lease=lease)
+        world.store_server.state.end_lease_of("k")
+        assert await store.get("k") is None
+        with pytest.raises(LeaseLost):
+            await store.keep_alive(lease)
+
+    run(world, talk)

@@ -362,3 +362,35 @@ def test_the_garbage_collector_rests_while_a_world_is_open() -> None:
     with SimWorld(1):
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+def test_a_stalled_disk_holds_the_work_of_threads_and_nothing_else() -> None:
+    with SimWorld(1) as world:
+        host = world.add_host("a")
+
+        async def main() -> list[int]:
+            host.stall_disk(5_000)
+            await asyncio.sleep(0.1)
+            before_ms = world.now_ms
+            await asyncio.to_thread(lambda: None)
+            return [before_ms, world.now_ms]
+
+        before_ms, after_ms = world.run_process(host, main)
+        assert before_ms == 100
+        assert 5_000 <= after_ms < 5_100
+
+
+def test_judges_are_told_of_turns_and_of_crashes() -> None:
+    with SimWorld(1) as world:
+        host = world.add_host("a")
+        turns: list[str] = []
+        crashes: list[bool] = []
+        world.scheduler.after_turn = lambda loop: turns.append(loop.name)
+        host.on_crashed = crashes.append
+        host.start(forever)
+        world.run_for(10)
+        assert turns == ["a"]
+        host.crash(power_loss=True)
+        assert crashes == [True]
+        host.wipe_disk()
+        assert host.disk.list_directory("") == []

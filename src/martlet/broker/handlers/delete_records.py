@@ -1,8 +1,10 @@
 """DeleteRecords 0–2: forget everything before an offset; -1 means everything committed so far.
 
-The new start is durable before the answer, so that a restart does not bring deleted records back.
+The new start is durable before the answer, so that a restart does not bring deleted records back. The followers in sync
+learn of it with their fetches and are waited for, within the request's timeout, so that a new leader does not either.
 """
 
+import asyncio
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
@@ -37,7 +39,35 @@ async def handle(
     done = [(topic.name, one.partition_index) for topic in topics for one in topic.partitions if not one.error_code]
     await broker.partitions.flusher.flush_all([broker.partitions.get(*name) for name in done])
     await broker.checkpoint()
+    deadline = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1000
+    for topic in topics:
+        for result in topic.partitions:
+            if not result.error_code:
+                await _wait_for_followers(broker, topic.name, result, deadline)
     return DeleteRecordsResponse(topics=topics)
+
+
+async def _wait_for_followers(
+    broker: BrokerServices, topic: str, result: DeleteRecordsPartitionResult, deadline: float
+) -> None:
+    """Return when every follower in sync has the new start too, with an error in the result if that takes too long."""
+    try:
+        partition = broker.partitions.get(topic, result.partition_index)
+        if partition.start_is_known(result.low_watermark):
+            return
+        changed = asyncio.Event()
+        partition.add_fetch_waiter(changed.set)
+        try:
+            async with asyncio.timeout_at(deadline):
+                while not partition.start_is_known(result.low_watermark):
+                    changed.clear()
+                    await changed.wait()
+        finally:
+            partition.remove_fetch_waiter(changed.set)
+    except TimeoutError:
+        result.error_code = ErrorCode.REQUEST_TIMED_OUT
+    except ApiError as error:
+        result.error_code = error.code
 
 
 def _delete(
@@ -58,6 +88,7 @@ def _delete(
         if not 0 <= offset <= partition.high_watermark:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         partition.log.advance_log_start(offset)
+        partition.wake_fetches()
     except ApiError as error:
         return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=error.code)
     return DeleteRecordsPartitionResult(partition_index=index, low_watermark=partition.log.log_start_offset)

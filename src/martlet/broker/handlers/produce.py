@@ -83,6 +83,7 @@ def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, rep
     answer: _TopicResults = []
     awaited: list[_Awaited] = []
     appended_to: set[Partition] = set()
+    has_errors = False
     refusal = _refusal_of_all(broker, request)
     now_ms = broker.clock.now_ms()
     for topic in request.topics:
@@ -104,6 +105,7 @@ def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, rep
                     partition.check_enough_in_sync()
                 appended = partition.append(cast(memoryview, records), header, now_ms=now_ms)
             except ApiError as error:
+                has_errors = True
                 results.append(_refused(broker.metrics, index, error))
                 continue
             next_offset = appended.last_offset + 1
@@ -117,20 +119,22 @@ def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, rep
     if request.acks == 0:
         _finish_unanswered(answer, reply)
     elif awaited:
-        WaitingProduce(broker, link, reply, answer, awaited).wait(request.timeout_ms, by_all=by_all)
+        waiting = WaitingProduce(broker, link, reply, answer, awaited)
+        waiting.wait(request.timeout_ms, by_all=by_all, has_errors=has_errors)
     else:
-        _send_answer(broker, link, reply, answer)
+        _send_answer(broker, link, reply, answer, has_errors=has_errors)
 
 
-def _send_answer(broker: BrokerServices, link: Link, reply: Reply, answer: _TopicResults) -> None:
+def _send_answer(broker: BrokerServices, link: Link, reply: Reply, answer: _TopicResults, *, has_errors: bool) -> None:
     """Answer, unless this broker has lost touch with its cluster meanwhile: then nothing is acknowledged."""
     version = reply.header.api_version
     if not broker.partitions.may_act():
         lost = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker has lost touch with its cluster")
+        has_errors = True
         for _, _, results in answer:
             results[:] = [one if one.error_code else _refused(broker.metrics, one.index, lost) for one in results]
     endpoints: Sequence[NodeEndpoint] = ()
-    if version >= _FIRST_WITH_LEADER_HINTS and any(one.error_code for _, _, results in answer for one in results):
+    if has_errors and version >= _FIRST_WITH_LEADER_HINTS:
         endpoints = add_leader_hints(broker, link, answer)
     reply.send((encode_produce_response(version, answer, node_endpoints=endpoints),))
 
@@ -190,7 +194,17 @@ def _try_check(partition: Partition, records: memoryview, version: int, now_ms: 
 class WaitingProduce:
     """A publish whose batches are appended and wait to be acknowledged; answered once, when all are or time is up."""
 
-    __slots__ = ("_answer", "_awaited", "_broker", "_by_all", "_link", "_outstanding", "_reply", "_timer")
+    __slots__ = (
+        "_answer",
+        "_awaited",
+        "_broker",
+        "_by_all",
+        "_has_errors",
+        "_link",
+        "_outstanding",
+        "_reply",
+        "_timer",
+    )
 
     def __init__(
         self, broker: BrokerServices, link: Link, reply: Reply, answer: _TopicResults, awaited: Sequence[_Awaited]
@@ -200,13 +214,14 @@ class WaitingProduce:
         self._reply = reply
         self._answer = answer
         self._awaited = awaited
-        self._by_all = False
+        self._by_all = self._has_errors = False
         self._outstanding = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def wait(self, timeout_ms: int, *, by_all: bool) -> None:
+    def wait(self, timeout_ms: int, *, by_all: bool, has_errors: bool) -> None:
         """Ask every partition to report; `start` has seen that none is ready yet."""
         self._by_all = by_all
+        self._has_errors = has_errors
         for one in self._awaited:
             partition = one.partition
             if (
@@ -238,9 +253,10 @@ class WaitingProduce:
         for one in self._awaited:
             error = self._refusal(one)
             if error is not None:
+                self._has_errors = True
                 index = one.results[one.position].index
                 one.results[one.position] = _refused(self._broker.metrics, index, error)
-        _send_answer(self._broker, self._link, self._reply, self._answer)
+        _send_answer(self._broker, self._link, self._reply, self._answer, has_errors=self._has_errors)
 
     def _refusal(self, one: _Awaited) -> ApiError | None:
         """Why a batch cannot be acknowledged now; None when it can."""

@@ -11,7 +11,6 @@ buckets it touches, and commits their new files in place of the old ones togethe
 Proved by: tests/spark/test_cdc.py.
 """
 
-import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -23,7 +22,7 @@ from martlet.spark.pipelines.catalogue import CdcOptions
 from martlet.spark.pipelines.columns import parse_columns
 from martlet.spark.pipelines.lake.data_file import DataFile
 from martlet.spark.pipelines.lake.rewrite import rewrite_files
-from martlet.spark.pipelines.lake.table import layout_of, open_table
+from martlet.spark.pipelines.lake.table import LakeTable, layout_of, open_table
 from martlet.spark.pipelines.run import BatchOfRows, PipelineRun
 
 KEY: Final = "_key"
@@ -38,12 +37,14 @@ def start(run: PipelineRun, options: CdcOptions) -> None:
 
     def merge(batch: BatchOfRows) -> None:
         if table.has_batch(batch.writer, batch.number):
+            # Nothing is merged again, but what was interrupted in putting it in place is finished.
+            table.commit(batch.writer, batch.number, [])
             return
         changes = last_changes(batch.rows, columns, options.buckets).persist()
         try:
             touched = {str(row[BUCKET]) for row in changes.select(BUCKET).distinct().collect()}
             old = [file for file in table.files() if file.partition[BUCKET] in touched]
-            rows = merged(_rows_of(run.spark, options.to, old, columns), changes)
+            rows = merged(_rows_of(run.spark, table, old, columns), changes)
             rewrite_files(rows, table, partition_by=BUCKET, removes=old, writer=batch.writer, batch=batch.number)
         finally:
             changes.unpersist()
@@ -85,18 +86,18 @@ def merged(table: DataFrame, changes: DataFrame) -> DataFrame:
 
 def read_table(spark: SparkSession, path: str, columns: StructType) -> DataFrame:
     """The merged table as it is now, without our own columns."""
-    files = open_table(path, layout_of(path) or "parquet").files()
-    return _rows_of(spark, path, files, columns).drop(KEY, BUCKET)
+    table = open_table(path, layout_of(path) or "parquet")
+    return _rows_of(spark, table, table.files(), columns).drop(KEY, BUCKET)
 
 
-def _rows_of(spark: SparkSession, path: str, files: Sequence[DataFile], columns: StructType) -> DataFrame:
+def _rows_of(spark: SparkSession, table: LakeTable, files: Sequence[DataFile], columns: StructType) -> DataFrame:
     """The rows of some files, with the bucket that only their paths tell."""
     schema = StructType([StructField(KEY, BinaryType()), *columns.fields])
     if not files:
         return spark.createDataFrame([], StructType([*schema.fields, StructField(BUCKET, StringType())]))
     by_bucket: dict[str, list[str]] = {}
     for file in files:
-        by_bucket.setdefault(file.partition[BUCKET], []).append(os.path.join(path, file.path))
+        by_bucket.setdefault(file.partition[BUCKET], []).append(table.location(file))
     frames = [
         spark.read.schema(schema).parquet(*paths).withColumn(BUCKET, F.lit(bucket))
         for bucket, paths in by_bucket.items()

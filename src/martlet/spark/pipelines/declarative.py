@@ -4,7 +4,8 @@ Spark's own `spark-pipelines` does the work, in a process of its own; nothing of
 interpreter that has the package, a catalog that lasts (without one, the second run of a project fails because its
 tables seem to exist already), a log, and a status like any other run's.
 
-A declarative run is triggered: it processes what is there and ends. Proved by: tests/spark/test_declarative.py.
+The framework is a client of Spark Connect: it runs on `local[N]`, for which it starts a server, or on a server. A
+declarative run is triggered: it processes what is there and ends. Proved by: tests/spark/test_declarative.py.
 """
 
 import os
@@ -78,15 +79,18 @@ def _command(specification: str, directory: RunDirectory, master: str, settings:
     tool = Path(sys.executable).parent / "spark-pipelines"
     if not tool.exists():
         raise RunDirectoryError("spark-pipelines is not installed beside this Python; pip install 'martlet[spark]'")
+    if not master.startswith(("local", "sc://")):
+        raise RunDirectoryError(
+            f"a declarative project runs on local[N] or on a Spark Connect server, sc://HOST:15002, not on {master}"
+        )
     catalog = directory.path / "catalog"
     lasting = {
-        "spark.master": master,
         "spark.sql.catalogImplementation": "hive",
         "spark.sql.warehouse.dir": str(catalog / "warehouse"),
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={catalog / 'metastore'};create=true",
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={catalog}",
     }
-    command = [str(tool), "run", "--spec", specification]
+    command = [str(tool), "run", "--spec", specification, "--remote", master]
     for name, value in {**lasting, **settings}.items():
         command += ["--conf", f"{name}={value}"]
     return command

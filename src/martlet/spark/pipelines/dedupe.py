@@ -1,9 +1,10 @@
 """`dedupe`: a topic without its repeats, however far apart within the time they are remembered.
 
 Two messages are the same by their key, their value, or a field of a JSON value. The first one goes on as it came. A
-message without what it is compared by is never a repeat. Time is the messages' own: what is older than `within` behind
-the newest is forgotten, and a message that late goes on unexamined in no case: Spark drops it, so choose `within`
-larger than any delay.
+message without what it is compared by is never a repeat.
+
+How long a message is remembered counts from the batch that read it, not from the message's own time: by that, Spark
+would drop every message older than what is remembered, without a word, and a replay would lose most of what it brings.
 
 Proved by: tests/spark/test_dedupe.py.
 """
@@ -18,6 +19,7 @@ from martlet.spark.pipelines.catalogue import DedupeOptions
 from martlet.spark.pipelines.run import PipelineRun
 
 _IDENTITY: Final = "_identity"
+_READ_AT: Final = "_read_at"
 
 
 class IdentityError(MartletError):
@@ -31,8 +33,9 @@ def start(run: PipelineRun, options: DedupeOptions) -> None:
 
 def without_repeats(messages: DataFrame, by: str, within_seconds: int) -> DataFrame:
     """The first of all messages that are the same."""
-    named = messages.withColumn(_IDENTITY, identity(by)).withWatermark("timestamp", f"{within_seconds} seconds")
-    return named.dropDuplicatesWithinWatermark([_IDENTITY]).drop(_IDENTITY)
+    named = messages.withColumn(_IDENTITY, identity(by)).withColumn(_READ_AT, F.current_timestamp())
+    remembered = named.withWatermark(_READ_AT, f"{within_seconds} seconds")
+    return remembered.dropDuplicatesWithinWatermark([_IDENTITY]).drop(_IDENTITY, _READ_AT)
 
 
 def identity(by: str) -> Column:

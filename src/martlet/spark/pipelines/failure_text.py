@@ -24,6 +24,15 @@ _STATE: Final = re.compile(r"\s*SQLSTATE: \w+$")
 _TRACEBACK: Final = "Traceback (most recent call last)"
 
 
+_PASSING: Final = ("Python worker failed to connect back",)
+"""Spark gives a planner process ten seconds to start, which a busy machine may need longer for."""
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same may well work at the next try, though nothing has worked yet."""
+    return any(words in str(error) for words in _PASSING)
+
+
 def failure_text(error: BaseException) -> str:
     """What to tell about a failure of Spark's, in one line."""
     text = str(error)

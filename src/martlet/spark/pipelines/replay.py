@@ -6,7 +6,6 @@ partition are published in their order. At least once: a replay that failed and 
 Proved by: tests/spark/test_replay.py.
 """
 
-import os
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
@@ -42,15 +41,16 @@ def read_archive(
     layout = layout_of(path)
     if layout is None:
         raise LakeError(f"{path} is no archive; `martlet pipeline run archive --to {path} …` makes one")
+    table = open_table(path, layout)
     days = [
         file
-        for file in open_table(path, layout).files()
+        for file in table.files()
         if (since is None or file.partition[DATE] >= f"{since:%Y-%m-%d}")
         and (until is None or file.partition[DATE] <= f"{until:%Y-%m-%d}")
     ]
     if not days:
         raise LakeError(f"the archive {path} has no messages of that time")
-    return spark.read.parquet(*(os.path.join(path, file.path) for file in days))
+    return spark.read.parquet(*(table.location(file) for file in days))
 
 
 def select_messages(

@@ -8,7 +8,8 @@ Stopping: the stop file also tells the source to give no further batch, so a que
 in, and only then is it stopped. Nothing is interrupted.
 
 A flow that fails after it has processed something is started again from its checkpoint, a few times with growing
-pauses: that is for brokers that were away. One that fails at its start has a mistake in it, and ends the run.
+pauses: that is for brokers that were away. One that fails at its start has a mistake in it, and ends the run; unless it
+is known to pass, as when a busy machine could not start a process in time.
 
 Invariants: (R1) a stop that was asked for loses and repeats nothing; (R2) the status file always says how the run
 ended, unless its process was killed, which the lock shows.
@@ -25,7 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from martlet.base.clock import Clock, SystemClock
 from martlet.base.errors import MartletError
-from martlet.spark.pipelines.failure_text import SPARK_FAILURES, failure_text
+from martlet.spark.pipelines.failure_text import SPARK_FAILURES, failure_text, is_passing
 from martlet.spark.pipelines.lag_probe import Lag, probe_lag
 from martlet.spark.pipelines.progress_book import ProgressBook
 from martlet.spark.pipelines.run import BatchFlow, PipelineRun, StreamFlow
@@ -123,8 +124,8 @@ class Runner:
 
     def _chores(self) -> None:
         for watch in self._watches:
-            if isinstance(watch, _StreamWatch) and watch.flow.chore is not None:
-                watch.flow.chore()
+            if isinstance(watch, _StreamWatch):
+                watch.do_chore()
         self._chores_at_ms = self._clock.monotonic_ms()
 
     def _note(self, state: RunState, error: str | None = None) -> RunStatus:
@@ -166,7 +167,8 @@ class _StreamWatch:
             return True
         rows = self._book.of(self.query_name).rows
         self._failures_in_a_row = 1 if rows > self._rows_at_restart else self._failures_in_a_row + 1
-        if rows == 0 or self._failures_in_a_row > _RESTARTS_MAX:
+        is_mistake = rows == 0 and not is_passing(error)
+        if is_mistake or self._failures_in_a_row > _RESTARTS_MAX:
             raise PipelineFailed(failure_text(error))
         self._last_error = failure_text(error)
         self._restarts += 1
@@ -189,6 +191,15 @@ class _StreamWatch:
             query.processAllAvailable()
         query.stop()
         self._book.wait_for_end(str(query.runId), _LAST_REPORT_SECONDS)
+
+    def do_chore(self) -> None:
+        """What keeps the flow's target in order; when it fails, that is told and tried again the next time."""
+        if self.flow.chore is None:
+            return
+        try:
+            self.flow.chore()
+        except (MartletError, OSError) as error:
+            self._last_error = str(error)
 
     def abandon(self) -> None:
         """End it as it is."""

@@ -8,7 +8,7 @@ a file of Martlet's has changed.
 Rules: the machines' Python must be of the same minor version and platform as ours. PySpark is not sent: it comes with
 Spark. The driver's planner processes run the same Python as the executors, so our own packages are put into its path.
 
-Proved by: tests/spark/test_shipping.py.
+Proved by: tests/spark/test_pipeline_cluster.py.
 """
 
 import hashlib

@@ -7,9 +7,9 @@ which `--set NAME=VALUE` replaces, in the default's type.
 Rules: no Spark at import.
 """
 
+import ast
 import importlib.util
 import inspect
-import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -63,22 +63,32 @@ def flow(*, reads: str, writes: str | LakeTarget) -> Callable[[Function], Functi
     return note
 
 
-def load_flows(path: str) -> list[FlowNote]:
-    """The flows of a file; raises PipelineFileError when it cannot be read or has none."""
-    module = _load_module(path)
-    notes = [note for value in vars(module).values() if isinstance(note := getattr(value, _NOTE, None), FlowNote)]
-    own = [note for note in notes if note.function.__module__ == _MODULE]
-    if not own:
+def check_file(path: str) -> None:
+    """Raise PipelineFileError for a file that cannot be read or has no flow, before Spark is started for it."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            tree = ast.parse(stream.read(), path)
+    except FileNotFoundError:
+        raise PipelineFileError(f"there is no file {path}") from None
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise PipelineFileError(f"{path} is not valid Python: {error}") from None
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    if not any("flow(" in ast.unparse(decorator) for function in functions for decorator in function.decorator_list):
         raise PipelineFileError(
             f"{path} has no flow; write a function from a DataFrame to a DataFrame with "
             "@flow(reads=TOPIC, writes=TOPIC) above it (from martlet.spark.pipelines import flow)"
         )
-    return own
+
+
+def load_flows(path: str) -> list[FlowNote]:
+    """The flows of a file. It is run for that, with a session there, because it may define functions of Spark's."""
+    check_file(path)
+    module = _load_module(path)
+    notes = [note for value in vars(module).values() if isinstance(note := getattr(value, _NOTE, None), FlowNote)]
+    return [note for note in notes if note.function.__module__ == _MODULE]
 
 
 def _load_module(path: str) -> ModuleType:
-    if not os.path.isfile(path):
-        raise PipelineFileError(f"there is no file {path}")
     specification = importlib.util.spec_from_file_location(_MODULE, path)
     if specification is None or specification.loader is None:
         raise PipelineFileError(f"{path} is not a Python file")

@@ -15,7 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from martlet.base.clock import SystemClock
@@ -94,6 +94,9 @@ class DeltaLakeTable:
         ]
         return sorted(found, key=lambda file: file.path)
 
+    def location(self, file: DataFile) -> str:
+        return os.path.join(self.path, file.path)
+
     def compact(self, *, files_min: int, target_bytes: int) -> int:
         table = self._table()
         folders: dict[str, int] = {}
@@ -102,7 +105,10 @@ class DeltaLakeTable:
                 folders[os.path.dirname(file.path)] = folders.get(os.path.dirname(file.path), 0) + 1
         if table is None or max(folders.values(), default=0) < files_min:
             return 0
-        done = table.optimize.compact(target_size=target_bytes)
+        try:
+            done = table.optimize.compact(target_size=target_bytes)
+        except DeltaError as error:
+            raise LakeError(f"{self.path} was not compacted: {error}") from error
         return int(done["numFilesRemoved"]) - int(done["numFilesAdded"])
 
     def _table(self) -> DeltaTable | None:

@@ -112,7 +112,12 @@ class ParquetTable:
         for entry in log.entries:
             adds |= {file.path: file for file in entry.adds}
             removes |= {file.path for file in entry.removes}
-        return [self._readable(adds[path]) for path in sorted(adds) if path not in removes]
+        return [adds[path] for path in sorted(adds) if path not in removes]
+
+    def location(self, file: DataFile) -> str:
+        staged = os.path.join(self.path, file.staged)
+        # Committed but not moved yet: it is read where it is.
+        return staged if os.path.exists(staged) else os.path.join(self.path, file.path)
 
     def finish_commits(self) -> None:
         """Move and remove what an earlier commit was killed before moving and removing."""
@@ -124,7 +129,9 @@ class ParquetTable:
         gone = 0
         groups: dict[str, list[DataFile]] = {}
         for file in self.files():
-            if file.bytes < target_bytes // 2:
+            # One that another process is just moving into place is left for the next time.
+            is_in_place = os.path.exists(os.path.join(self.path, file.path))
+            if is_in_place and file.bytes < target_bytes // 2:
                 groups.setdefault(os.path.dirname(file.path), []).append(file)
         for files in groups.values():
             if len(files) >= files_min:
@@ -166,12 +173,6 @@ class ParquetTable:
             # Not staged any more: it was moved before, and perhaps removed again since.
             with contextlib.suppress(FileNotFoundError):
                 os.rename(os.path.join(self.path, file.staged), place)
-
-    def _readable(self, file: DataFile) -> DataFile:
-        """Committed but not moved yet: it is read where it is."""
-        if file.path != file.staged and os.path.exists(os.path.join(self.path, file.staged)):
-            return DataFile(file.staged, file.staged, file.rows, file.bytes, file.partition)
-        return file
 
     def _create(self, place: str, content: dict[str, Any]) -> bool:
         """The file with all its content, or False if there is one of that name; never half of it."""

@@ -47,7 +47,11 @@ class LakeTable(Protocol):
         ...
 
     def files(self) -> list[DataFile]:
-        """The files that are the table now, sorted by path; their paths can be read at once."""
+        """The files that are the table now, sorted by path."""
+        ...
+
+    def location(self, file: DataFile) -> str:
+        """Where a file of the table can be read now."""
         ...
 
     def compact(self, *, files_min: int, target_bytes: int) -> int:
