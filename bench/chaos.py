@@ -150,7 +150,7 @@ class ChaosRun:
                 report.violations.append(
                     f"only {report.totals['acknowledged']:,} messages were acknowledged, fewer than {wanted:,.0f}"
                 )
-            report.violations += tracebacks(self._cluster)
+            report.violations += tracebacks(broker.output for broker in self._cluster.brokers.values())
             if report.violations:
                 self._cluster.print_tails()
         return report
@@ -168,16 +168,17 @@ class ChaosRun:
         target = Target(self._cluster.bootstrap_servers, self._topic, _PARTITIONS, history)
         ends_at = time.monotonic() + seconds
         with ExitStack() as stack:
-            workers = self._start_clients(target, stack)
+            workers, readers = self._start_clients(target, stack)
             while time.monotonic() < ends_at and not self.report.violations:
                 self._phase(history, ends_at)
             for worker in workers:
                 worker.ask_to_stop()
             for worker in workers:
                 worker.join()
+        self.report.totals["consumers left open"] += sum(reader.left_open for reader in readers)
         self._judge(target)
 
-    def _start_clients(self, target: Target, stack: ExitStack) -> list[Worker]:
+    def _start_clients(self, target: Target, stack: ExitStack) -> tuple[list[Worker], list[Reader]]:
         seed = f"{self.report.seed} {target.topic}"
         self._publishers = [
             IdempotentPublisher(f"producer-{n}", target, random.Random(f"{seed} p{n}"), per_second=_PER_SECOND)
@@ -191,7 +192,7 @@ class ChaosRun:
         for worker in workers:
             worker.start()
             stack.callback(worker.ask_to_stop)
-        return workers
+        return workers, readers
 
     def _phase(self, history: History, ends_at: float) -> None:
         before, started = history.acknowledged_count, time.monotonic()

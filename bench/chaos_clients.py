@@ -34,6 +34,7 @@ _LIVES_SECONDS: Final = (8.0, 40.0)
 _QUEUED_MAX: Final = 500
 _FLUSH_SECONDS_MAX: Final = 90.0
 _ANSWER_SECONDS_MAX: Final = 8.0
+_CLOSE_SECONDS_MAX: Final = 30.0
 # Said before anything is written; after every other error the message may be there.
 _REFUSALS: Final = frozenset(
     {
@@ -250,6 +251,8 @@ class Reader:
         self._target = target
         self._random = chance
         self._rack = rack
+        self.left_open = 0
+        """Consumers of librdkafka that did not close."""
         self._positions: dict[int, int] = dict.fromkeys(range(target.partitions), OFFSET_BEGINNING)
         self.worker = Worker(name, target.history, self._live)
 
@@ -284,7 +287,11 @@ class Reader:
             )
             yield consumer
         finally:
-            consumer.close()
+            # Seen once: librdkafka waits for ever for itself, with all brokers connected and nothing under way.
+            closing = threading.Thread(target=consumer.close, name=f"{self.worker.name} closes", daemon=True)
+            closing.start()
+            closing.join(_CLOSE_SECONDS_MAX)
+            self.left_open += closing.is_alive()
 
     def _take(self, messages: Sequence[Message]) -> None:
         for message in messages:

@@ -1,19 +1,20 @@
-"""What the brokers' logs say that no user should have to read: tracebacks, each once with how often it came."""
+"""What the brokers' logs say that no user should have to read: tracebacks, each once with how often it came.
+
+Proved by: tests/cluster/test_chaos_parts.py
+"""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-
-from tests.cluster.running_cluster import RunningCluster
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 _HEAD = "Traceback (most recent call last):"
 
 
-def tracebacks(cluster: RunningCluster) -> list[str]:
+def tracebacks(logs: Iterable[Path]) -> list[str]:
     """One sentence for each kind of exception that reached a log."""
     counted: Counter[str] = Counter()
-    for broker in cluster.brokers.values():
-        lines = broker.output.read_text("utf-8", "replace").splitlines()
-        counted.update(_exceptions(lines))
+    for log in logs:
+        counted.update(_exceptions(log.read_text("utf-8", "replace").splitlines()))
     return [f"{count} × in the brokers' logs: {text}" for text, count in counted.most_common()]
 
 

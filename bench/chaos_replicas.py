@@ -3,11 +3,13 @@
 Batches are stored as the leader wrote them, so the files of all replicas of a partition, one after the other, must be
 the same bytes, and some: a log that is not found is not the same as another that is not found. Where segments begin may
 differ.
+
+Proved by: tests/cluster/test_chaos_parts.py
 """
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,17 +22,20 @@ def differences(cluster: RunningCluster, topic: str, partitions: int) -> list[st
     """One sentence for each partition whose replicas differ still after a while; followers may need a moment."""
     deadline = time.monotonic() + _SECONDS_MAX
     while True:
-        holders = {index: one.replicas for index, one in cluster.metadata(topic).topics[topic].partitions.items()}
-        found = [
-            text for index in range(partitions) if (text := _difference(cluster, f"{topic}-{index}", holders[index]))
-        ]
+        told = cluster.metadata(topic).topics[topic].partitions
+        found = []
+        for index in range(partitions):
+            name = f"{topic}-{index}"
+            text = difference(name, {number: cluster.brokers[number].log_of(name) for number in told[index].replicas})
+            found += [text] if text else []
         if not found or time.monotonic() > deadline:
             return found
         time.sleep(0.2)
 
 
-def _difference(cluster: RunningCluster, partition: str, holders: Sequence[int]) -> str | None:
-    contents = {number: _content(cluster.brokers[number].log_of(partition)) for number in holders}
+def difference(partition: str, logs: Mapping[int, Path]) -> str | None:
+    """What is wrong with the replicas of one partition, whose files are in these directories; None when nothing is."""
+    contents = {number: _content(log) for number, log in logs.items()}
     if len(set(contents.values())) == 1 and all(size for size, _ in contents.values()):
         return None
     told = ", ".join(f"broker {number}: {size:,} bytes ({digest[:8]})" for number, (size, digest) in contents.items())

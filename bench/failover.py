@@ -43,7 +43,8 @@ _BEFORE_SECONDS: Final = 1.0
 class SteadyPublisher:
     """Publishes all the time and remembers when each message was acknowledged. A context manager."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, topic: str = _TOPIC) -> None:
+        self._topic = topic
         self.acknowledged_at: list[float] = []
         self.errors: list[str] = []
         self._stopping = threading.Event()
@@ -85,7 +86,7 @@ class SteadyPublisher:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._producer.produce(_TOPIC, b"x" * 100, on_delivery=self._on_delivery)
+                self._producer.produce(self._topic, b"x" * 100, on_delivery=self._on_delivery)
             except BufferError:
                 self._producer.poll(0.1)
             self._producer.poll(_EVERY_SECONDS)
@@ -138,7 +139,7 @@ def stops(context: Context) -> list[Figure]:
             errors_before, begun_at = len(publisher.errors), time.perf_counter() - 0.1
             seconds = cluster.stop(leader)
             publisher.wait_for_news(time.perf_counter())
-            gap.add(_longest_pause(publisher.times_after(begun_at)))
+            gap.add(longest_pause(publisher.times_after(begun_at)))
             failed.add(len(publisher.errors) - errors_before)
             say(f"  stop {number + 1} of {context.rounds}: {gap.values[-1]:.2f} s, stopped after {seconds:.2f} s")
             cluster.start(leader)
@@ -157,7 +158,8 @@ def _cluster(context: Context, lease_ms: int) -> Iterator[RunningCluster]:
         yield cluster
 
 
-def _longest_pause(times: Sequence[float]) -> float:
+def longest_pause(times: Sequence[float]) -> float:
+    """The longest time between two of these moments."""
     return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)
 
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.spark.topics import Topics
 
 NOTHING_OF_OURS = """
@@ -53,6 +55,7 @@ def test_the_shim_imports_nothing_of_martlet() -> None:
     assert answer.stdout.split() == ["0", "martlet"]
 
 
+@pytest.mark.timeout(400)
 def test_an_ordinary_session_on_a_cluster_finds_the_format_by_itself(topics: Topics, tmp_path: Path) -> None:
     """Two executors in processes of their own, no registration, none of our settings."""
     source, target = topics.new(2), topics.new(2)
@@ -67,6 +70,6 @@ def test_an_ordinary_session_on_a_cluster_finds_the_format_by_itself(topics: Top
         timeout=300,
         check=False,
     )
-    assert answer.returncode == 0, answer.stderr[-3000:]
+    assert answer.returncode == 0, answer.stderr[:3000]
     assert json.loads(answer.stdout.splitlines()[-1]) == {"rows": 1000, "executors": 2}
     assert sorted(topics.values(target), key=str) == sorted(topics.values(source), key=str)

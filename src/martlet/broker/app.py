@@ -316,7 +316,7 @@ class BrokerApp:
         settings = self.settings
         lag = GroupLag(
             services.groups.machines,
-            services.partitions.opened,
+            services.partitions.hosted,
             self._clock,
             interval_ms=settings.group_lag_interval_ms,
             groups_max=settings.metrics_groups_max,

@@ -13,7 +13,6 @@ Proved by: tests/unit/broker/test_partition_table.py
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeAlias
 
 from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, DiskFull, ErrorCode, StorageFailure
@@ -30,8 +29,6 @@ from martlet.log.partition_log import PartitionLog
 from martlet.observe.metrics import BrokerMetrics
 
 logger = logging.getLogger(__name__)
-
-LeaderIdentity: TypeAlias = Member
 
 
 class PartitionTable:
@@ -90,8 +87,6 @@ class PartitionTable:
     def hosted(self, topic: str, index: int) -> Partition | None:
         """The replica here, whatever its role, if it has a log in use; never makes one."""
         return self._hosted.get((topic, index))
-
-    opened = hosted
 
     def leads(self, topic: str, index: int) -> bool:
         """Whether this process is the partition's leader."""

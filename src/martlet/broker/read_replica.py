@@ -2,6 +2,8 @@
 
 A follower is named only when it is in sync, alive, holds the offset asked for, and was told that it is committed: else
 it would send the reader straight back.
+
+Proved by: tests/unit/broker/test_follower_reads.py
 """
 
 from martlet.base.ids import BrokerId

@@ -3,6 +3,8 @@
 Whoever fetches as a replica reads what is not committed and, worse, what it claims to hold counts for what is: an
 ordinary client must not be able to do either. So the fetch carries the secret, which only those can know who can read
 the metadata store, and the incarnation under which the broker is registered now.
+
+Proved by: tests/unit/broker/test_replica_fetch.py
 """
 
 import hmac

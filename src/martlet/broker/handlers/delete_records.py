@@ -40,10 +40,10 @@ async def handle(
     await broker.partitions.flusher.flush_all([broker.partitions.get(*name) for name in done])
     await broker.checkpoint()
     deadline = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1000
-    for topic in topics:
-        for result in topic.partitions:
+    for answered in topics:
+        for result in answered.partitions:
             if not result.error_code:
-                await _wait_for_followers(broker, topic.name, result, deadline)
+                await _wait_for_followers(broker, answered.name, result, deadline)
     return DeleteRecordsResponse(topics=topics)
 
 
