@@ -73,6 +73,8 @@ class ServerProcess:
         self.port = port
         self.output = output
         self.started_at = 0.0
+        self.environment: dict[str, str] = {}
+        """Variables the process gets beside those of this one."""
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
 
@@ -85,7 +87,7 @@ class ServerProcess:
     def start(self) -> Self:
         """Start the process; it may not serve yet when this returns."""
         self._output = self.output.open("ab")
-        environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+        environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"} | self.environment
         self.started_at = time.perf_counter()
         self._process = subprocess.Popen(
             self.command,
@@ -228,10 +230,10 @@ class BareProcess(ServerProcess):
 class HelperProcess:
     """A process that takes one JSON object on a line of its input and prints one per answer."""
 
-    def __init__(self, module: str, specification: Mapping[str, object]) -> None:
+    def __init__(self, module: str, specification: Mapping[str, object], *, python: str = sys.executable) -> None:
         environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [python, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
@@ -277,7 +279,7 @@ class HelperProcess:
         cast(IO[str], self._process.stdout).close()
 
 
-def run_helper(module: str, specification: Mapping[str, object]) -> dict[str, Any]:
+def run_helper(module: str, specification: Mapping[str, object], *, python: str = sys.executable) -> dict[str, Any]:
     """Start a helper, wait for its one answer, end it."""
-    with HelperProcess(module, specification) as process:
+    with HelperProcess(module, specification, python=python) as process:
         return process.answer()

@@ -69,7 +69,7 @@ def read_and_commit(consumer: Consumer, count: int) -> list[int]:
         content = message.value()
         assert content is not None
         values.append(int(content))
-        consumer.commit(message, asynchronous=False)
+        consumer.commit(message=message, asynchronous=False)
     return values
 
 

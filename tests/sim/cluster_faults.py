@@ -62,7 +62,7 @@ class Faults:
             "commit lost before": (3, partial(self._lose_commit, CommitFault.BEFORE)),
             "commit lost after": (4, partial(self._lose_commit, CommitFault.AFTER)),
             "commit late": (3, partial(self._lose_commit, CommitFault.LATE)),
-            "commit lost and watch lag": (3, self._lose_commit_and_hold_watch),
+            "commit lost and watch lag": (4, partial(self._lose_commit, CommitFault.DEAF)),
             "watch lag": (4, self._watch_lag),
             "watch broken": (1, self._watch_broken),
             "watch lag and compaction": (2, self._watch_lag_and_compaction),
@@ -229,12 +229,6 @@ class Faults:
         of = ("", PARTITION_PREFIX, PARTITION_PREFIX)[fault.draw // 8 % 3]
         for _ in range(1 + fault.draw // 2 % 3):
             self.world.store_server.lose_next_commit(kind, of=of)
-
-    def _lose_commit_and_hold_watch(self, fault: Fault, victim: BrokerId) -> None:
-        """The process has no way to know for a while what has become of what it stored."""
-        kinds = list(CommitFault)
-        self.world.store_server.lose_next_commit(kinds[fault.draw // 2 % len(kinds)], of=PARTITION_PREFIX)
-        self._watch_lag(fault, victim)
 
     def _watch_lag(self, fault: Fault, victim: BrokerId) -> None:
         server = self.world.store_server

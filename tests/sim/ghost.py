@@ -63,6 +63,7 @@ class Replica:
         "high_watermark",
         "in_sync",
         "is_leading",
+        "process",
         "verified",
     )
 
@@ -76,6 +77,7 @@ class Replica:
         """For so many batches on its disk the broker knows the epoch."""
         self.high_watermark = self.end_offset = self.epoch = -1
         self.is_leading = False
+        self.process: Watched | None = None
         self.in_sync: Any = None
         self.frozen_at: tuple[int, int] | None = None
         """Leader epoch and high watermark while too few are in sync."""
@@ -202,6 +204,8 @@ class Ghost:
         replica = self._replica(broker, partition)
         log, leader = held.log, held.leader
         grew = log.end_offset > replica.end_offset >= 0
+        led_until_now = replica.is_leading and replica.process is watched
+        replica.process = watched
         before = replica.high_watermark
         replica.end_offset, replica.high_watermark = log.end_offset, held.high_watermark
         replica.epoch, replica.is_leading = held.leader_epoch, leader is not None
@@ -214,7 +218,11 @@ class Ghost:
             self._check_leader(broker, partition, replica, leader, before)
         committed = self._committed(partition)
         if leader is None and held.high_watermark > committed.end_offset:
-            self.report("I6", f"broker {broker} follows {partition} with a high watermark that no leader had")
+            if led_until_now:
+                # It heard in one turn of an in-sync set that let it go on, and of its leadership's end.
+                self._commit(broker, partition, replica, held.high_watermark)
+            else:
+                self.report("I6", f"broker {broker} follows {partition} with a high watermark that no leader had")
         self._verify(broker, partition, up_to=min(held.high_watermark, committed.end_offset), name="I3")
 
     def _committed(self, partition: TopicPartition) -> Committed:
@@ -315,18 +323,19 @@ class Ghost:
         is_current = record.leader_epoch == leader.leader_epoch and self.hosts[broker].is_running
         committed = self._committed(partition)
         if leader.high_watermark > committed.end_offset:
-            self._commit(broker, partition, replica, leader)
+            self._commit(broker, partition, replica, leader.high_watermark)
+            self._check_reached(partition, leader)
         if is_current:
             self._verify(broker, partition, up_to=committed.end_offset, name="I1")
             self._check_maximal(partition, leader, record)
         self._check_frozen(partition, replica, leader)
 
-    def _commit(self, broker: BrokerId, partition: TopicPartition, replica: Replica, leader: Any) -> None:
+    def _commit(self, broker: BrokerId, partition: TopicPartition, replica: Replica, high_watermark: int) -> None:
         """The high watermark has passed batches: they are committed from now on."""
         committed = self._committed(partition)
         self._verify(broker, partition, up_to=committed.end_offset, name="I1")
         number = len(committed.batches)
-        while number < len(replica.disk.batches) and replica.disk.batches[number].next_offset <= leader.high_watermark:
+        while number < len(replica.disk.batches) and replica.disk.batches[number].next_offset <= high_watermark:
             batch, header = replica.disk.batches[number], replica.disk.headers[number]
             committed.batches.append(batch)
             for record in replica.disk.records(number):
@@ -336,6 +345,9 @@ class Ghost:
         replica.verified = max(replica.verified, number)
         if number:
             self._check_holders(partition, committed.batches[-1], number - 1)
+        self._check_candidates(partition)
+
+    def _check_reached(self, partition: TopicPartition, leader: Any) -> None:
         for member in leader.in_sync.maximal:
             if member != leader.me and self.process_of(member.broker) == member:
                 follower = self._replica(member.broker, partition)
@@ -343,7 +355,6 @@ class Ghost:
                 if follower.disk.end_offset < leader.high_watermark:
                     text = f"{partition} is committed to {leader.high_watermark}, but {member} in sync has "
                     self.report("I6", f"{text}{follower.disk.end_offset}")
-        self._check_candidates(partition)
 
     def _check_sequence(self, partition: TopicPartition, committed: Committed, header: Any) -> None:
         if header.producer_id < 0:

@@ -146,6 +146,15 @@ def test_a_sound_cluster_breaks_nothing(stage: Stage) -> None:
     assert stage.ghost.violations == []
 
 
+def test_a_leader_may_commit_more_and_lose_its_leadership_in_one_turn(stage: Stage) -> None:
+    stage.everywhere(b"c")
+    stage.held[ONE.broker].high_watermark = 3
+    stage.held[ONE.broker].leader = None
+    stage.look()
+    stage.ghost.acknowledged(ORDERS, 2, b"c", committed_before=2)
+    assert stage.ghost.violations == []
+
+
 def lose_batches(stage: Stage, member: Member) -> None:
     stage.hosts[member.broker].disk.cut(f"{log_directory(member.broker, ORDERS)}/{0:020d}.log", 0)
     stage.held[member.broker].log.end_offset = 0

@@ -47,6 +47,7 @@ query.awaitTermination()
 back = spark.read.format("martlet").options(**{"kafka.bootstrap.servers": bootstrap, "subscribe": target}).load()
 executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
 print(json.dumps({"rows": back.count(), "executors": executors}))
+spark.stop()
 """
 
 

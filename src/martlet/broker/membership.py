@@ -208,6 +208,11 @@ class Membership:
             )
             return False
         if not found.whole:
+            logger.warning(
+                "broker %d lacks logs, or parts of them: what it held counts as incomplete until it has caught up with "
+                "other replicas",
+                self._id,
+            )
             return False
         return found.clean or bool(boot_id and boot_id == before.boot_id)
 

@@ -145,7 +145,9 @@ class PartitionTable:
                 kept_as = self._logs.set_aside(name)
                 logger.warning("the files of %s belong to no known topic; they are kept as %s", name, kept_as)
                 continue
-            if log.cut_bytes:
+            if log.is_damaged:
+                logger.error("%s was damaged while nobody used it; its last %d bytes are cut off", name, log.cut_bytes)
+            elif log.cut_bytes:
                 logger.warning("%s ended in %d bytes that were never whole; they were cut off", name, log.cut_bytes)
             self._follow_record(topic, record, has_log=True)
         for topic in self._image.topics():

@@ -93,7 +93,7 @@ class LogDirectory:
         self.failures: dict[TopicPartition, StorageFailure] = {}
         self.started_clean = False
         self.started_whole = False
-        """Whether every log that the checkpoints name was there and holds all that was flushed."""
+        """Whether every log that the checkpoints name was there, undamaged, and holds all that was flushed."""
 
     def open(self, now_ms: int, options_for: Callable[[TopicPartition], LogOptions] | None = None) -> None:
         """Open every log found; those that fail are in `failures`. Raises StorageFailure when the directory fails."""
@@ -125,6 +125,7 @@ class LogDirectory:
         self.started_whole = (
             recovery_points is not None
             and not self.failures
+            and not any(log.is_damaged for log in self._logs.values())
             and all(partition in self._logs or _was_put_aside(partition, names) for partition in recovery_points)
         )
         if recovery_points is None:

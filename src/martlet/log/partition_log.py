@@ -74,6 +74,7 @@ class PartitionLog:
         "epochs",
         "flushed_offset",
         "high_watermark",
+        "is_damaged",
         "log_start_offset",
         "partition",
         "producers",
@@ -98,6 +99,8 @@ class PartitionLog:
         self.flushed_offset = loaded.flushed_offset
         self.recovery_point = loaded.flushed_offset
         self.cut_bytes = loaded.cut_bytes
+        self.is_damaged = loaded.is_damaged
+        """At its opening it lacked something that was there once, and not because a write was not finished."""
         self.cleaned_offset = 0
         self.high_watermark = loaded.log_start_offset
         """Everything below is committed, as far as the owner has said; kept here to be written with the checkpoints."""

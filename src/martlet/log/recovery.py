@@ -7,7 +7,8 @@ How it works. Below the recovery point everything was synced and has been acknow
 zero or torn, and whole files may be gone. So the batches past it are checked one by one, and at the first that does not
 hold the log is cut, later segments included. A fault below it is damage to acknowledged data: the log does not open.
 The same goes for any fault after a clean stop. When the recovery point itself cannot be read, only the very end of the
-log may be cut.
+log may be cut. A killed process leaves at most the beginning of its last write; a log that was cut by more, or that
+ends below what was committed, says that it is damaged: it lacks what others may count on.
 
 Invariants: (1) nothing below the recovery point is ever cut; (2) what is cut, and snapshots of it, are gone durably
 before the log is used; (3) producer state and epochs are those of the batches that are left.
@@ -59,6 +60,8 @@ class LoadedLog(NamedTuple):
     flushed_offset: int
     newly_sealed: list[Segment]
     cut_bytes: int
+    is_damaged: bool
+    """Something was cut that was whole once: more than the write in which a process was killed."""
     is_new: bool
 
 
@@ -125,6 +128,7 @@ class _Recovery:
         self._newly_sealed: list[Segment] = []
         self._has_removed = False
         self._cut_bytes = 0
+        self._is_damaged = False
 
     def run(self, entries: list[DirectoryEntry]) -> LoadedLog:
         self._take_stock(entries)
@@ -160,6 +164,7 @@ class _Recovery:
             flushed_offset=flushed_offset,
             newly_sealed=self._newly_sealed,
             cut_bytes=self._cut_bytes,
+            is_damaged=self._is_damaged or self._end_offset < checkpoint.high_watermark,
             is_new=is_new,
         )
 
@@ -232,6 +237,7 @@ class _Recovery:
             if fault is not None:
                 if self._end_offset < trusted or (self._checkpoint.recovery_point is None and not is_last):
                     raise segment.damage(scan.position, self._end_offset, fault)
+                self._is_damaged = not (is_last and scan.ends_in_unfinished_write())
                 self._cut(number, scan.position)
             elif not is_last:
                 segment.seal(self._end_offset)

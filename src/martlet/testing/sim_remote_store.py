@@ -6,7 +6,7 @@ still waits, has given up or has died. So a commit whose answer does not come in
 happened, and it may happen later.
 
 Faults: cut the links between a machine and `STORE_NAME` either way; `stop` and `start` the server; `compact` its state;
-`lose_next_commit` (before it happened, after it, or it happens long after its sender has given up); `hold_watches` of
+`lose_next_commit` (before it happened, after it, or it happens long after its sender has given up …); `hold_watches` of
 one client, which then hears nothing new while its calls go on; `break_watches`; `SimStoreState.end_lease_of` and
 `restart_leases` for leases that end early or late. Leases run by the store's clock, never by the client's.
 """
@@ -50,6 +50,7 @@ class CommitFault(Enum):
     BEFORE = "never happens"
     AFTER = "has happened"
     LATE = "happens after its sender has given up"
+    DEAF = "has happened, and its sender's watches hear nothing for a while"
 
 
 class StoreServer:
@@ -133,6 +134,7 @@ class StoreServer:
 
     def commit(
         self,
+        client: str,
         keys: Collection[str],
         apply: Callable[[], CommitResult],
         answer: Callable[[CommitResult | StoreError], None],
@@ -145,10 +147,14 @@ class StoreServer:
             return
         if fault is CommitFault.LATE:
             late_ms = self.answer_wait_ms + _LATER_MS
-            self._scheduler.alarm_in(late_ms * NS_PER_MS, lambda: self.commit((), apply, lambda _: None))
+            self._scheduler.alarm_in(late_ms * NS_PER_MS, lambda: self.commit(client, (), apply, lambda _: None))
             return
         if not self.is_up:
             return
+        if fault is CommitFault.DEAF:
+            self.hold_watches(client)
+            deaf_ms = self.answer_wait_ms + _LATER_MS
+            self._scheduler.alarm_in(deaf_ms * NS_PER_MS, self.release_watches)
         try:
             result: CommitResult | StoreError = apply()
         except StoreError as error:
@@ -294,7 +300,7 @@ class RemoteStore:
         def arrive() -> None:
             if self._server.is_up:
                 self._server.end_leases()
-                self._server.commit(keys, apply, reply)
+                self._server.commit(self._client, keys, apply, reply)
 
         self._there.carry(arrive)
         return await self._answered(answer)

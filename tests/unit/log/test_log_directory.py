@@ -356,6 +356,20 @@ def test_a_directory_with_a_log_that_ends_before_its_recovery_point_did_not_star
     assert not again.started_whole
 
 
+def test_a_directory_with_a_log_that_was_damaged_past_its_recovery_point_did_not_start_whole() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    directory.checkpoint()
+    fill(log_of(directory, A), 2)
+    disk.crash("process")
+    last = max(name for name, _, _ in disk.list_directory("data/logs/a-0") if name.endswith(".log"))
+    content = disk.read_file(f"data/logs/a-0/{last}") or b""
+    disk.flip_bit(f"data/logs/a-0/{last}", 8 * (len(content) - 1))
+    again = start(disk)
+    assert again.failures == {}
+    assert not again.started_whole
+
+
 def test_a_directory_without_readable_recovery_points_did_not_start_whole() -> None:
     disk = new_disk()
     with_two_logs(disk).close()

@@ -75,6 +75,7 @@ def test_a_tail_torn_inside_a_batch_is_cut_at_every_byte() -> None:
         disk.open(FIRST_LOG).append(whole[:size])
         again = open_log(disk, ONE_SEGMENT)
         assert (again.end_offset, again.size_bytes) == (4, last)
+        assert not again.is_damaged, "that is what a killed process leaves"
 
 
 def test_a_bit_flip_past_the_recovery_point_cuts_the_log_there() -> None:
@@ -90,6 +91,39 @@ def test_a_bit_flip_past_the_recovery_point_cuts_the_log_there() -> None:
     assert again.end_offset == int(victim[-24:-4])
     assert again.end_offset >= recovery.recovery_point  # type: ignore[operator]
     assert files(disk, ".log")[-1] == victim
+
+
+@pytest.mark.parametrize("byte", [16, 20, 21, 60, 61, 75], ids=lambda byte: f"byte {byte}")
+def test_a_log_that_was_cut_at_a_damaged_batch_says_so(byte: int) -> None:
+    disk = new_disk()
+    log = open_log(disk, ONE_SEGMENT)
+    fill(log, 20)
+    assert not open_log(disk, ONE_SEGMENT).is_damaged
+    size = read_batch_header(batches_in(log)[0]).size
+    disk.flip_bit(FIRST_LOG, 8 * (10 * size + byte))
+    again = open_log(disk, ONE_SEGMENT)
+    assert again.end_offset == 20
+    assert again.is_damaged
+
+
+def test_a_batch_with_a_damaged_length_is_no_unfinished_write() -> None:
+    for bit in range(8 * 8, 8 * 12):
+        disk = new_disk()
+        log = open_log(disk, ONE_SEGMENT)
+        fill(log, 20)
+        size = read_batch_header(batches_in(log)[0]).size
+        disk.flip_bit(FIRST_LOG, 8 * 10 * size + bit)
+        again = open_log(disk, ONE_SEGMENT)
+        assert (again.end_offset, again.is_damaged) == (20, True), f"bit {bit}"
+
+
+def test_a_log_that_ends_below_its_high_watermark_is_damaged() -> None:
+    disk = new_disk()
+    log = open_log(disk, ONE_SEGMENT)
+    fill(log, 20)
+    disk.cut(FIRST_LOG, read_batch_header(batches_in(log)[0]).size)
+    assert open_log(disk, ONE_SEGMENT, LogCheckpoint(high_watermark=40)).is_damaged
+    assert not open_log(disk, ONE_SEGMENT, LogCheckpoint(high_watermark=2)).is_damaged
 
 
 @pytest.mark.parametrize("is_clean", [False, True])

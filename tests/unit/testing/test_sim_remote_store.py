@@ -240,3 +240,26 @@ def test_a_lease_can_end_early_and_takes_its_keys_with_it(world: SimWorld) -> No
             await store.keep_alive(lease)
 
     run(world, talk)
+
+
+def test_a_commit_can_leave_its_sender_deaf_to_what_it_has_done(world: SimWorld) -> None:
+    async def talk(store: MetaStore) -> None:
+        world.store_server.lose_next_commit(CommitFault.DEAF, of="k")
+        assert (await store.commit({}, {"other": b"1"})).succeeded
+        with pytest.raises(UnknownOutcome):
+            await store.commit({}, {"k": b"1"})
+        heard: list[int] = []
+
+        async def follow() -> None:
+            async for change in store.watch("", 1):
+                heard.append(change.revision)  # noqa: PERF401 - one by one, as they come
+
+        following = asyncio.create_task(follow())
+        await asyncio.sleep(1)
+        assert heard == []
+        assert await store.get("k") is not None
+        await asyncio.sleep(5)
+        assert heard == [2]
+        following.cancel()
+
+    run(world, talk)

@@ -33,7 +33,9 @@ def start(run: PipelineRun, options: DedupeOptions) -> None:
 
 def without_repeats(messages: DataFrame, by: str, within_seconds: int) -> DataFrame:
     """The first of all messages that are the same."""
-    named = messages.withColumn(_IDENTITY, identity(by)).withColumn(_READ_AT, F.current_timestamp())
+    # By the minute, rounded up: whenever this time moves, Spark runs a batch without data to forget what is old.
+    minute = F.date_trunc("minute", F.current_timestamp() + F.expr("interval 1 minute"))
+    named = messages.withColumn(_IDENTITY, identity(by)).withColumn(_READ_AT, minute)
     remembered = named.withWatermark(_READ_AT, f"{within_seconds} seconds")
     return remembered.dropDuplicatesWithinWatermark([_IDENTITY]).drop(_IDENTITY, _READ_AT)
 

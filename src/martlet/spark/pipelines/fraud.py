@@ -30,6 +30,7 @@ ALERT: Final = "rule string, card string, payment string, at timestamp, amount d
 # As text, because Spark 4.3 cannot read the schema of a state that has an array in it.
 _HISTORY: Final = "history string"
 _FORGET_MS: Final = 86_400_000
+_READ_AT: Final = "read_at"
 
 Judge = Callable[[Any, "Iterator[pd.DataFrame]", GroupState], "Iterator[pd.DataFrame]"]
 
@@ -57,10 +58,18 @@ def is_readable() -> Any:
 def find_fraud(payments: DataFrame, limits: FraudLimits) -> DataFrame:
     """The alerts of every card's payments, over its history."""
     fields = payments.where(is_readable()).select(
-        "card", F.coalesce("payment", "place").alias("payment"), F.unix_millis("at").alias("at_ms"), "amount"
+        "card",
+        F.coalesce("payment", "place").alias("payment"),
+        F.unix_millis("at").alias("at_ms"),
+        "amount",
+        F.date_trunc("hour", F.current_timestamp()).alias(_READ_AT),
     )
-    return fields.groupBy("card").applyInPandasWithState(
-        _judge_card(limits), ALERT, _HISTORY, "append", GroupStateTimeout.ProcessingTimeTimeout
+    # Forgetting goes by the hour in which a card was read last. With Spark's timeout by processing time there would be
+    # an empty batch at every trigger, and a run until the end would have none.
+    return (
+        fields.withWatermark(_READ_AT, "1 hour")
+        .groupBy("card")
+        .applyInPandasWithState(_judge_card(limits), ALERT, _HISTORY, "append", GroupStateTimeout.EventTimeTimeout)
     )
 
 
@@ -91,12 +100,15 @@ def _judge_card(limits: FraudLimits) -> Judge:
             return
         history = _remembered(state)
         found = []
-        payments = [Payment(*row) for frame in frames for row in _rows(frame)]
+        payments, read_ms = [], 0
+        for frame in frames:
+            payments += [Payment(*row) for row in _rows(frame)]
+            read_ms = max(read_ms, int(frame[_READ_AT].max().timestamp() * 1000))
         for payment in sorted(payments, key=lambda each: each.at_ms):
             history, alerts = judge(history, payment, limits)
             found += [(alert.rule, key[0], *alert[1:]) for alert in alerts]
         state.update((json.dumps(history),))
-        state.setTimeoutDuration(_FORGET_MS)
+        state.setTimeoutTimestamp(read_ms + _FORGET_MS)
         if found:
             told = pd.DataFrame(found, columns=["rule", "card", "payment", "at", "amount", "detail"])
             told["at"] = pd.to_datetime(told["at"], unit="ms", utc=True)

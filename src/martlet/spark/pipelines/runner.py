@@ -34,7 +34,8 @@ from martlet.spark.pipelines.run_directory import RunDirectory
 from martlet.spark.pipelines.run_status import FlowStatus, RunState, RunStatus
 
 _POLL_SECONDS: Final = 0.3
-_REST_POLL_SECONDS: Final = 0.05
+_REST_POLL_SECONDS: Final = 0.02
+_EMPTY_BATCHES_SECONDS: Final = 10.0
 _LAG_INTERVAL_MS: Final = 2_000
 _CHORE_INTERVAL_MS: Final = 60_000
 _LAST_REPORT_SECONDS: Final = 10.0
@@ -96,7 +97,7 @@ class Runner:
             if self._directory.is_asked_to_stop():
                 self._note(RunState.STOPPING)
                 for watch in self._watches:
-                    watch.come_to_rest(self._run.options.every_seconds > 0)
+                    watch.come_to_rest()
                 self._ask_lag()
                 self._chores()
                 return RunState.STOPPED
@@ -177,18 +178,18 @@ class _StreamWatch:
         self.start()
         return False
 
-    def come_to_rest(self, has_interval: bool) -> None:
+    def come_to_rest(self) -> None:
         """End it after the batch it is in; the source gives no other (R1)."""
         query = self._query
         if query is None or not query.isActive:
             return
-        if has_interval:
-            # Between two triggers nothing is under way, and the next one would find nothing new.
-            waiting = threading.Event()
-            while query.status["isTriggerActive"]:
-                waiting.wait(_REST_POLL_SECONDS)
-        else:
-            query.processAllAvailable()
+        waiting = threading.Event()
+        empty_seconds = 0.0
+        # Between two triggers nothing is under way, and the next one finds nothing new. A stateful query may run empty
+        # batches without end and leave no such moment.
+        while query.status["isTriggerActive"] and empty_seconds < _EMPTY_BATCHES_SECONDS:
+            waiting.wait(_REST_POLL_SECONDS)
+            empty_seconds = 0.0 if query.status["isDataAvailable"] else empty_seconds + _REST_POLL_SECONDS
         query.stop()
         self._book.wait_for_end(str(query.runId), _LAST_REPORT_SECONDS)
 
@@ -237,7 +238,7 @@ class _BatchWatch:
     def has_ended(self, _pause: Callable[[float], None]) -> bool:
         return True
 
-    def come_to_rest(self, _has_interval: bool) -> None:
+    def come_to_rest(self) -> None:
         """A batch has no moment between batches: it was let finish."""
 
     def abandon(self) -> None:

@@ -1,0 +1,103 @@
+"""A log that was damaged while its broker was down: it never decides what the others keep, and is made whole again.
+
+All brokers are killed at once, so that the damaged one is still in the in-sync set when it comes back alone. With rare
+checkpoints nothing of what is damaged was flushed; with frequent ones everything was.
+"""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.chaos_replicas import differences
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.cluster.running_cluster import NotReached, RunningCluster
+
+_TOPIC = "orders"
+_COUNT = 200
+_RARE_MS = 600_000
+_OFTEN_MS = 200
+
+
+def publish_and_kill_all(cluster: RunningCluster) -> int:
+    """Publish one message in each batch, kill everybody at once; a broker that followed."""
+    cluster.create_topic(_TOPIC, partitions=1, replication=3, config={"min.insync.replicas": "2"})
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "batch.num.messages": 1, "log_level": 0}
+    producer = Producer({**settings, "enable.idempotence": True})
+    for number in range(_COUNT):
+        producer.produce(_TOPIC, f"message {number}".encode())
+    assert producer.flush(30) == 0
+    assert differences(cluster, _TOPIC, 1) == []
+    leader = cluster.leader_of(_TOPIC)
+    for number in cluster.brokers:
+        cluster.kill(number)
+    return next(number for number in cluster.brokers if number != leader)
+
+
+def start_alone_then_all(cluster: RunningCluster, number: int) -> None:
+    """Let the damaged one have its chance to lead, then start the others."""
+
+    def leads() -> bool:
+        return cluster.metadata(_TOPIC, from_broker=number).topics[_TOPIC].partitions[0].leader == number
+
+    cluster.start(number)
+    with contextlib.suppress(NotReached):
+        # The leases of those that were killed have run out by then.
+        cluster.wait_until(leads, "the damaged broker to lead", seconds=3 * cluster.lease_seconds)
+    for other in cluster.brokers:
+        if other != number:
+            cluster.start(other)
+    cluster.wait_in_sync(_TOPIC)
+
+
+def messages(cluster: RunningCluster) -> list[bytes]:
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "enable.partition.eof": True, "log_level": 0}
+    consumer = Consumer({**settings, "group.id": "damage", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(_TOPIC, 0, 0)])
+    found: list[bytes] = []
+    try:
+        while True:
+            message = consumer.poll(30)
+            assert message is not None
+            if message.error() is not None:
+                return found
+            found.append(message.value() or b"")
+    finally:
+        consumer.close()
+
+
+def flip_a_byte(log: Path) -> None:
+    file = max(log.glob("*.log"))
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    file.write_bytes(data)
+
+
+def lose_the_files(log: Path) -> None:
+    for file in log.iterdir():
+        file.unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "checkpoint_interval_ms"),
+    [
+        pytest.param(flip_a_byte, _RARE_MS, id="a byte of what was not flushed"),
+        pytest.param(flip_a_byte, _OFTEN_MS, id="a byte of what was flushed"),
+        pytest.param(lose_the_files, _OFTEN_MS, id="all files"),
+    ],
+)
+def test_a_damaged_replica_takes_nothing_from_the_others(
+    damage: Callable[[Path], None], checkpoint_interval_ms: int
+) -> None:
+    settings: dict[str, Any] = {
+        "checkpoint_interval_ms": checkpoint_interval_ms,
+        "flush_interval_ms": checkpoint_interval_ms,
+    }
+    with RunningCluster(3, lease_ms=4_000, **settings) as cluster:
+        number = publish_and_kill_all(cluster)
+        damage(cluster.brokers[number].log_of(f"{_TOPIC}-0"))
+        start_alone_then_all(cluster, number)
+        assert messages(cluster) == [f"message {n}".encode() for n in range(_COUNT)]
+        assert differences(cluster, _TOPIC, 1) == []
