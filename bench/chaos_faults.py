@@ -24,6 +24,10 @@ Undo: TypeAlias = Callable[[], None]
 _RESTART_SECONDS: Final = 0.5
 _DELAYS_SECONDS: Final = (0.02, 0.4)
 _STRANGE_CHANGES: Final = 20
+_DAMAGED_SHARE: Final = 0.3
+"""Of the disks that are lost, this share is only damaged."""
+_CHECKED_FROM: Final = 21
+"""The byte of a batch from which on its checksum holds."""
 _ORDER_SECONDS_MAX: Final = 15.0
 
 
@@ -37,7 +41,7 @@ class Kind(Enum):
     STORE_KILL = "etcd killed"
     STORE_PAUSE = "etcd paused"
     STORE_COMPACT = "etcd compacted"
-    WIPE = "disk wiped"
+    WIPE = "disk wiped or damaged"
     MOVE = "partitions moved or leaders elected"
 
 

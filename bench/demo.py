@@ -35,6 +35,7 @@ ALERTS: Final = "fraud-alerts"
 PARTITIONS: Final = 4
 _MARTLET: Final = [sys.executable, "-c", "from martlet.cli.main import main; main()"]
 _TICKS_PER_SECOND: Final = 10
+_WARM_UP: Final = 50
 _PATIENCE_SECONDS: Final = 240.0
 
 
@@ -157,8 +158,11 @@ async def play(
             while seen.status.get("state", "starting") == "starting":
                 pipeline.check()
                 await asyncio.sleep(0.2)
-            say(f"Spark is up. Publishing {len(payments):,} payments over {seconds:.0f} s ...")
-            await publish(cluster, payments, seconds, seen)
+            say("Spark is up. The first batch takes longest: a few payments to warm it up ...")
+            await publish(cluster, payments[:_WARM_UP], 1.0, seen)
+            await wait_until_processed(pipeline, seen, _WARM_UP)
+            say(f"Publishing {len(payments) - _WARM_UP:,} payments over {seconds:.0f} s ...")
+            await publish(cluster, payments[_WARM_UP:], seconds, seen)
             await wait_until_processed(pipeline, seen, len(payments))
             # The alerts of the last batch are on their way to us.
             await asyncio.sleep(1.5)

@@ -22,7 +22,7 @@ class PaymentsPlan:
     """How many of what."""
 
     payments: int = 20_000
-    cards: int = 2_000
+    cards: int = 400
     hours: float = 4.0
     bursts: int = 12
     large: int = 8

@@ -15,7 +15,7 @@ from typing import Final
 from bench.report import say
 
 _INSTALL_SECONDS_MAX: Final = 600.0
-_CLIENTS: Final = ("nats-py", "pika", "redis")
+_CLIENTS: Final = ("nats-py", "pika", "redis[hiredis]")
 
 
 class Missing(Exception):

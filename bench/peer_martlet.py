@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from bench.peer_system import Durability, Protocol, Running, System, running
 from bench.processes import BrokerProcess
 from martlet import __version__
@@ -52,7 +54,6 @@ class Martlet(System):
         settings: dict[str, Any] = {"lease_ms": 6_000, "replica_lag_time_max_ms": 30_000}
         with RunningCluster(nodes, direct=True, directory=directory, **settings) as cluster:
             brokers = list(cluster.brokers.values())
-            yield Running(
-                self, durability, brokers, cluster.bootstrap_servers, directory, replication=nodes,
-                companions=[cluster.etcd.pid],
-            )
+            stores = [child.pid for child in psutil.Process().children() if child.name() == "etcd"]
+            servers = cluster.bootstrap_servers
+            yield Running(self, durability, brokers, servers, directory, replication=nodes, companions=stores)

@@ -5,6 +5,7 @@ checkpoints nothing of what is damaged was flushed; with frequent ones everythin
 """
 
 import contextlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ def publish_and_kill_all(cluster: RunningCluster) -> int:
     assert producer.flush(30) == 0
     assert differences(cluster, _TOPIC, 1) == []
     leader = cluster.leader_of(_TOPIC)
+    time.sleep(1)  # for what is flushed and noted in the background
     for number in cluster.brokers:
         cluster.kill(number)
     return next(number for number in cluster.brokers if number != leader)

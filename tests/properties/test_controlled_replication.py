@@ -49,7 +49,7 @@ class ControlledPartition(ReplicatedPartition):
 
     def step(self) -> None:
         super().step()
-        if not self.random.below(8):
+        if not self.random.below(20):
             self.elect()
             self.check()
 

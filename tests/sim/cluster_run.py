@@ -34,6 +34,7 @@ LEASE_MS: Final = 2_000
 LAG_MS: Final = 2_500
 BALANCE_MS: Final = 3_000
 STORE_ANSWER_MS: Final = 1_500
+MANY_PARTITIONS: Final = 50
 FAULTS_BEGIN_MS: Final = 2_000
 FAULTS_END_MS: Final = 16_000
 HEAL_WITHIN_MS: Final = 60_000
@@ -82,7 +83,8 @@ class ClusterRun:
         self.armed: list[BrokerId] = []
         """Brokers that may lose power at one of their next disk changes."""
         self.stop_requests = {broker: StopRequest(host) for broker, host in self.brokers.items()}
-        self.partitions = 1 + draw(2)
+        # With many of them a follower fetches over two connections.
+        self.partitions = MANY_PARTITIONS if not draw(40) else 1 + draw(2)
         self.flush = ("auto", "auto", "auto", "commit")[draw(4)]
         self.segment_bytes = (2_000, 20_000, 1 << 30)[draw(3)]
         self.has_group = not draw(3)

@@ -26,7 +26,8 @@ def test_alerts_tell_velocity_amount_and_unusual_payments_and_what_cannot_be_rea
     burst = [payment(200 + n, "burst", 5.0, 100 + n) for n in range(6)]
     large = [payment(300, "large", 9_000.0, 10)]
     topics.publish(topic, [*calm, *burst, *large, Message(b"garbage", b"?")])
-    pipelines.finish("fraud", topic=topic, to=found, messages_per_batch=60)
+    status = pipelines.finish("fraud", topic=topic, to=found, messages_per_batch=60)
+    assert status.flows[0].rows == 108
     expected = [("amount", "large", "p300"), ("unreadable", "None", f"{topic}/0/{len_of(topics, topic) - 1}")]
     assert alerts(topics, found) == sorted([*expected, ("velocity", "burst", "p204")])
     # What a card usually pays is remembered over a restart.

@@ -32,6 +32,7 @@ SUPERVISORS = {
     "src/martlet/broker/group_lag.py",
     "src/martlet/broker/housekeeping.py",
     "src/martlet/broker/replica_fetcher.py",
+    "src/martlet/broker/replica_lane.py",
     "src/martlet/coordinator/shard.py",
 }
 NEVER_CALLED = {

@@ -89,6 +89,10 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int: ...
 
+    def place_of(self, path: str) -> str:
+        """What tells this file or directory from a copy of it, while the machine runs."""
+        ...
+
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -278,3 +282,10 @@ class SystemDisk:
         except OSError as error:
             raise storage_failure(error, path) from error
         return stats.f_bavail * stats.f_frsize
+
+    def place_of(self, path: str) -> str:
+        try:
+            stats = os.stat(path)
+        except OSError as error:
+            raise storage_failure(error, path) from error
+        return f"{stats.st_dev:x}:{stats.st_ino:x}"

@@ -229,6 +229,7 @@ class BrokerApp:
             rack=settings.rack or None,
         )
         me = await membership.join(registration, LogsFound(clean=logs.started_clean, whole=logs.started_whole))
+        logs.loss_is_known()
         membership.start()
         await admin.elect_own_partitions()
         return me

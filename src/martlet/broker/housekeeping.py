@@ -6,6 +6,7 @@ tried again at its next turn; this is one of the named supervisors that may catc
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -80,6 +81,9 @@ class Housekeeping:
                 partition.wake_fetches()
             partition.log.remove_deleted_files(now_ms)
             await asyncio.sleep(0)
+        # First the checkpoints forget what was deleted, or after a kill it would look like something lost.
+        with contextlib.suppress(StorageFailure):
+            await self.checkpoint()
         await self._in_worker(self._logs.remove_deleted)
 
     async def compact(self) -> None:

@@ -36,6 +36,8 @@ class Identity:
     lease: LeaseId
     attempt: str = ""
     """The start that was under way after that one, if it did not get far enough to be the last user itself."""
+    place: str = ""
+    """Where the directory was then: a copy of it lies elsewhere, and may lack what was written since it was made."""
 
     def is_of(self, broker: BrokerRecord) -> bool:
         """Whether the process registered so used this directory last, or was about to."""
@@ -56,6 +58,7 @@ def read_identity(disk: Disk, directory: str) -> Identity | None:
             Incarnation(int(value["incarnation"])),
             LeaseId(int(value["lease"])),
             str(value.get("attempt", "")),
+            str(value.get("place", "")),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise StorageFailure(

@@ -162,17 +162,20 @@ class LeaseKeeper:
         if self._regaining is None or self._regaining.done():
             logger.warning("metadata: the lease is lost; this broker acts no more until it has another")
             self._regaining = asyncio.create_task(self._regain(), name="martlet-lease-regain")
+            self._regaining.add_done_callback(self._regain_ended)
 
     async def _regain(self) -> None:
         try:
             await self.obtain()
         except StoreClosed:
             return
-        except MartletError as error:
-            self._on_failure(error)
-            return
         self._is_silent = self._is_cut_off = False
         logger.warning("metadata: this broker has a new lease and acts again")
+
+    def _regain_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_failure(error)
 
     # --- beside the event loop
 

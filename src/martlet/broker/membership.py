@@ -6,8 +6,9 @@ something does not fit: a directory of another broker or cluster is an error tha
 How it works: a start reads whose log directory it has (`identity_file.py`), waits for an earlier process of this broker
 that still seems alive, registers under a new incarnation, takes a lease, shows itself alive under it and writes down
 the directory's new user. That its predecessor lost nothing is proven when the directory is the one that the
-registered predecessor used, everything in it was found, and it was closed cleanly or the machine has not been
-started anew since: what was written is then in the files, by the page cache if not by the device.
+registered predecessor used, everything in it was found, and it was closed cleanly, or it is the very same directory, no
+copy of it, and the machine has not been started anew since: what was written is then in the files, by the page cache if
+not by the device.
 
 A process that is to stop says so first. The controller then hands its leaderships to others, and only when it leads
 nothing that somebody else could lead, or when that takes too long, does it stop.
@@ -86,6 +87,7 @@ class Membership:
         self._id = BrokerId(settings.broker_id)
         self._ids = IdSource(ports.randomness)
         self._identity: Identity | None = None
+        self._place = ""
         self._me: Member | None = None
         self._is_leaving = False
         self._moved = asyncio.Event()
@@ -103,6 +105,7 @@ class Membership:
     async def check(self) -> None:
         """Make sure that this process may be its broker, before anything in the directory is touched."""
         self._identity = identity = read_identity(self._disk, self._directory)
+        self._place = self._disk.place_of(self._directory)
         self._check_directory(identity)
         await self._wait_until_free(identity)
 
@@ -133,9 +136,8 @@ class Membership:
         record = await self._register(registration)
         self._me = Member(record.id, record.incarnation)
         lease = await self.keeper.obtain()
-        write_identity(
-            self._disk, self._directory, Identity(self._image.cluster_id, self._id, record.incarnation, lease)
-        )
+        user = Identity(self._image.cluster_id, self._id, record.incarnation, lease, place=self._place)
+        write_identity(self._disk, self._directory, user)
         if identity is not None:
             await self._end_lease_before(identity.lease)
         return self.me
@@ -191,6 +193,8 @@ class Membership:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _had_this_directory(self, live: LiveRecord, identity: Identity) -> bool:
+        if self._is_copy(identity):
+            return False
         record = self._image.broker(self._id)
         if record is not None and record.incarnation == live.incarnation:
             return identity.is_of(record)
@@ -214,7 +218,11 @@ class Membership:
                 self._id,
             )
             return False
-        return found.clean or bool(boot_id and boot_id == before.boot_id)
+        return found.clean or (bool(boot_id and boot_id == before.boot_id) and not self._is_copy(identity))
+
+    def _is_copy(self, identity: Identity) -> bool:
+        """Whether this is not the directory that was used last but a copy, made at a time that nobody knows."""
+        return identity.place not in ("", self._place)
 
     async def _end_lease_before(self, lease: LeaseId) -> None:
         """What else hung on the predecessor's lease, the controller's role for example, is free at once."""

@@ -408,13 +408,16 @@ class Partition:
     def append_replicated(self, data: memoryview | bytes, *, now_ms: int) -> None:
         """Append batches as the leader has them; `now_ms` is the wall clock's.
 
-        Raises ApiError and writes nothing when they do not follow or are damaged, or the disk does not take them.
+        Raises ApiError and writes nothing when they do not follow or are damaged; when the disk does not take them
+        all, those that it took stay.
         """
         self.check_online()
         before = self.log.end_offset
         try:
             end_offset = self.log.append_as_is(data, now_ms=now_ms)
         except StorageFailure as failure:
+            if self.log.end_offset > before:
+                self._written(len(data), self.log.end_offset - before)
             raise self._write_failed(failure) from failure
         self.counters.replica_bytes_in += len(data)
         self._written(len(data), end_offset - before)

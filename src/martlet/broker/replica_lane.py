@@ -5,7 +5,8 @@ and minds the connection. `end_call_soon` ends a request that is only waiting, b
 to ask for that cannot wait for its end.
 
 Rules: trouble with the connection pauses the lane, for a second at most, and less with news from the metadata. A
-connection is to one process: when the leader registers anew, it is dropped.
+connection is to one process: when the leader registers anew, it is dropped. This is one of the named supervisors that
+may catch everything: an error that nobody expected goes to the loop's exception handler, and the rounds go on.
 
 Proved by: tests/unit/broker/test_replica_fetcher.py, tests/unit/broker/test_replica_fetching.py
 """
@@ -165,7 +166,10 @@ class FetchLane:
     async def _run(self) -> None:
         try:
             while True:
-                await self._round()
+                try:
+                    await self._round()
+                except Exception as error:  # noqa: BLE001 - supervisor: it is told of, and the rounds go on
+                    await self._broke(error)
         finally:
             self.hang_up()
 
@@ -240,6 +244,16 @@ class FetchLane:
         self._connection, self._incarnation = connection, record.incarnation
         logger.debug("copying from broker %d at %s", self._leader, connection.address)
         return connection
+
+    async def _broke(self, error: Exception) -> None:
+        """A round ended as none should: make it known and go on, or nothing would be copied from this leader again."""
+        message = f"copying from broker {self._leader} failed unexpectedly"
+        asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})
+        self.hang_up()
+        self._hung_up = False
+        self._failures += 1
+        self._context.metrics.replica_fetch_errors += 1
+        await self._wait_for_news(backoff_seconds(self._failures, self._context.ports.randomness))
 
     async def _failed(self, error: ClientError | ApiError) -> None:
         """Wait before the next attempt, unless it was us who ended the last one."""

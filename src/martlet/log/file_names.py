@@ -35,6 +35,7 @@ LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 CLEANED_OFFSETS: Final = "cleaner-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".martlet-clean-shutdown"
+LOSS_FOUND: Final = ".martlet-loss-found"
 
 _FILE_NAME_BYTES_MAX: Final = 255
 _PARTITION_MAX: Final = 1_000_000

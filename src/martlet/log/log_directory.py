@@ -8,7 +8,8 @@ How it works: four checkpoint files hold one offset per partition each, in Kafka
 flushed (recovery starts there), where it starts, up to where it was compacted, and its high watermark. They are written
 together now and then, in three steps like a flush (`begin_checkpoint`, `write` in a thread, `complete_checkpoint`). A
 marker file tells the next start that the last stop was clean; it goes before the first append. Whether everything that
-the checkpoints name was found is in `started_whole`.
+the checkpoints name was found is in `started_whole`. Opening a damaged log mends it, and with that the damage can no
+longer be seen; so another marker keeps it in mind until the owner says that everybody concerned knows.
 
 Invariants: (1) a recovery point on disk is never above what was flushed; (2) a start offset on disk is never above the
 recovery point on disk; (3) the marker exists only while all logs are closed and durable.
@@ -29,6 +30,7 @@ from martlet.log.file_names import (
     DELETED_DIRECTORY,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
+    LOSS_FOUND,
     RECOVERY_FLOOR,
     RECOVERY_POINTS,
     STRAY_DIRECTORY,
@@ -122,17 +124,25 @@ class LogDirectory:
                     known, *offsets, is_clean=self.started_clean, high_watermark=watermarks.get(partition, 0)
                 )
                 self._open_log(partition, options_for(partition) if options_for else self._options, checkpoint, now_ms)
+        has_mended = any(log.is_damaged for log in self._logs.values()) or (recovery_points is None and len(self) > 0)
         self.started_whole = (
             recovery_points is not None
             and not self.failures
-            and not any(log.is_damaged for log in self._logs.values())
+            and not has_mended
+            and not disk.exists(f"{path}/{LOSS_FOUND}")
             and all(partition in self._logs or _was_put_aside(partition, names) for partition in recovery_points)
         )
+        if has_mended:
+            disk.replace_file(f"{path}/{LOSS_FOUND}", b"")
         if recovery_points is None:
             self.checkpoint()
         if self.started_clean:
             disk.remove(marker)
             disk.sync_directory(path)
+
+    def loss_is_known(self) -> None:
+        """Whoever counted on what these logs held knows that something is missing, if it is."""
+        self._disk.remove(f"{self.path}/{LOSS_FOUND}")
 
     def get(self, partition: TopicPartition) -> PartitionLog | None:
         return self._logs.get(partition)

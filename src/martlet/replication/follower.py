@@ -116,7 +116,8 @@ class FollowerReplica:
 
     def take(self, answer: FetchAnswer, asked: FetchPosition, log: FollowerLog) -> Step:
         """What an answer to `asked` means for the log."""
-        if asked.current_leader_epoch != self.leader_epoch or asked.fetch_offset != log.end_offset:
+        is_of_now = asked.fetch_offset == log.end_offset and asked.last_fetched_epoch == log.last_epoch
+        if asked.current_leader_epoch != self.leader_epoch or not is_of_now:
             return AskAgain(ErrorCode.NONE)  # an answer to something that is not true any more
         if answer.error is not ErrorCode.NONE:
             return self._take_error(answer, log)

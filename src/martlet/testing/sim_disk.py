@@ -111,6 +111,8 @@ class SimDisk:
         self._page_bytes = page_bytes
         self.capacity_bytes = capacity_bytes
         self.cold = False
+        self.place = "here"
+        """Another one makes this disk a copy of what it was."""
         self.generation = 0
         self.reads = self.read_bytes = self.writes = self.syncs = 0
         self._changes_left: int | None = None
@@ -225,6 +227,9 @@ class SimDisk:
         # The names of its directories too; whether this one survives is up to the sync of its own parent.
         self._durable_directories -= {other for other in self._durable_directories if _split(other)[0] == path != other}
         self._durable_directories |= {other for other in self._directories if _split(other)[0] == path}
+
+    def place_of(self, path: str) -> str:
+        return self.place
 
     def free_bytes(self, path: str) -> int:
         self._check_running()

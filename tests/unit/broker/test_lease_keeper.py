@@ -106,3 +106,15 @@ async def test_a_store_that_refuses_the_renewals_is_a_failure_of_the_broker(tmp_
     await keeper.aclose()
     await vital_signs.aclose()
     await store.close()
+
+
+async def test_a_broker_that_cannot_get_another_lease_for_a_reason_nobody_expected_ends(keeping: Keeping) -> None:
+    async def show(lease: LeaseId) -> bool:
+        raise KeyError("a mistake")
+
+    keeping.keeper._show = show
+    keeping.keeper._lease_lost()
+    async with asyncio.timeout(5):
+        while not keeping.failures:
+            await asyncio.sleep(0.01)
+    assert isinstance(keeping.failures[0], KeyError)

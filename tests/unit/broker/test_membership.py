@@ -83,6 +83,30 @@ def test_a_killed_broker_is_back_at_once_and_vouches_for_what_it_held() -> None:
         assert member.record.vouches_for(first), "the machine was not started anew, so what was written is there"
 
 
+def test_a_copy_of_a_directory_in_use_proves_nothing() -> None:
+    with SimWorld(31) as world:
+        member = only_member(world)
+        first = member.record.incarnation
+        member.kill()
+        member.host.disk.place = "a copy, perhaps an old one"
+        member.start()
+        assert not member.record.vouches_for(first)
+        second = member.record.incarnation
+        member.kill()
+        member.start()
+        assert member.record.vouches_for(second), "where it is now is its place"
+
+
+def test_a_copy_of_a_directory_that_was_closed_cleanly_is_as_good() -> None:
+    with SimWorld(32) as world:
+        member = only_member(world)
+        first = member.record.incarnation
+        member.stop()
+        member.host.disk.place = "another disk"
+        member.start()
+        assert member.record.vouches_for(first)
+
+
 @pytest.mark.parametrize("fault", list(CommitFault))
 def test_a_registration_whose_answer_is_lost_costs_no_proof(fault: CommitFault) -> None:
     with SimWorld(f"proof {fault.name}") as world:

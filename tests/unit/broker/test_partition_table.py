@@ -1,6 +1,8 @@
 """How replicas on a broker follow the metadata: roles, logs that come and go, and what a restart brings back."""
 
+import asyncio
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -348,6 +350,35 @@ async def test_who_waits_for_a_flush_of_a_copy_is_told_once() -> None:
         assert partition.when_flushed(lambda: told.append(1))
         await bench.flush()
         assert told == [1]
+
+
+async def test_what_a_full_disk_took_of_an_answer_is_flushed_like_all_else() -> None:
+    async with replica_table() as bench:
+        bench.store(record(leader=SECOND), configs={"martlet.flush": "commit"})
+        partition = bench.partition()
+        batches = bytearray()
+        for number in range(2):
+            batch = bytearray(build_batch([(0, None, b"v" * 100, ())]))
+            stamp_batch(memoryview(batch), 0, number, 0)
+            batches += batch
+        partition.log.update_options(replace(partition.log.options, segment_bytes=len(batches) - 1))
+        bench.disk.capacity_bytes = bench.disk.used_bytes() + len(batches) // 2 + 10
+        with pytest.raises(ApiError) as caught:
+            partition.append_replicated(bytes(batches), now_ms=0)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert partition.log.end_offset == 1, "the first of the two found room"
+        told: list[str] = []
+        if partition.when_flushed(lambda: told.append("flushed")):
+            await until_flushed(partition)
+            assert told == ["flushed"]
+        bench.disk.capacity_bytes = None
+        assert partition.log.flushed_offset == 1
+
+
+async def until_flushed(partition: Partition) -> None:
+    async with asyncio.timeout(5):
+        while partition.log.flushed_offset < partition.log.end_offset:
+            await asyncio.sleep(0.01)
 
 
 async def test_a_topic_that_wants_flushes_from_now_on_flushes_what_is_there() -> None:

@@ -2,11 +2,14 @@
 
 import asyncio
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicPartition
+from martlet.client.addresses import Address
+from martlet.client.connection import Connection
 from martlet.cluster.records import PartitionRecord, TopicRecord
 from martlet.testing.sim_world import SimWorld
 from martlet.wire.fetch import FetchPartition, FetchPartitionResult
@@ -173,6 +176,33 @@ def test_a_broken_invariant_reaches_the_loops_exception_handler() -> None:
         host = world.add_host("machine")
         seen = world.run_process(host, main)
     assert isinstance(seen[0], InvariantViolation)
+
+
+def test_an_error_that_nobody_expected_is_made_known_and_the_copying_goes_on() -> None:
+    async def main() -> list[BaseException | None]:
+        seen: list[BaseException | None] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context.get("exception")))
+        bench = FetchingBench(host)
+        context = bench.fetching._context
+
+        async def connect(address: Address) -> Connection:
+            if len(seen) < 2:
+                raise UnicodeError("label too long")  # what resolving a bad host name raises
+            return await context.ports.connect(address)
+
+        bench.fetching._context = replace(context, ports=replace(context.ports, connect=connect))
+        bench.fetching.start()
+        leader = await bench.add_leader()
+        leader.lead(ORDERS).publish(b"one")
+        copy = bench.follow(ORDERS)
+        await until(lambda: copy.high_watermark == 1, seconds=5)
+        await bench.aclose()
+        return seen
+
+    with SimWorld(1) as world:
+        host = world.add_host("machine")
+        seen = world.run_process(host, main)
+    assert [type(error) for error in seen] == [UnicodeError, UnicodeError]
 
 
 def test_an_answer_that_breaks_the_protocol_ends_the_connection_and_is_tried_again() -> None:

@@ -370,6 +370,21 @@ def test_a_directory_with_a_log_that_was_damaged_past_its_recovery_point_did_not
     assert not again.started_whole
 
 
+def test_damage_that_a_start_mended_is_remembered_until_everybody_concerned_knows() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    directory.checkpoint()
+    directory.close(clean=False)
+    disk.crash("process")
+    first = next(entry for entry in disk.list_directory("data/logs/a-0") if entry.name.endswith(".log"))
+    disk.flip_bit(f"data/logs/a-0/{first.name}", 8 * 70)
+    assert not start(disk).started_whole
+    again = start(disk)
+    assert not again.started_whole, "the start before was killed before it could tell anybody"
+    again.loss_is_known()
+    assert start(disk).started_whole
+
+
 def test_a_directory_without_readable_recovery_points_did_not_start_whole() -> None:
     disk = new_disk()
     with_two_logs(disk).close()

@@ -108,3 +108,12 @@ def test_an_answer_to_a_question_that_no_longer_stands_changes_nothing() -> None
     assert isinstance(follower.take(FetchAnswer(high_watermark=20), asked, log), AskAgain)
     older = asked._replace(current_leader_epoch=8, fetch_offset=13)
     assert isinstance(follower.take(FetchAnswer(diverging=EpochEnd(1, 0)), older, log), AskAgain)
+
+
+def test_an_answer_to_a_history_that_was_cut_and_grown_again_since_changes_nothing() -> None:
+    log = Log(10, EpochCache([(3, 0)]))
+    follower = FollowerReplica(9, 0)
+    asked = follower.next_fetch(log)
+    log.epochs = EpochCache([(3, 0), (9, 5)])
+    late = FetchAnswer(diverging=EpochEnd(3, 5))
+    assert follower.take(late, asked, log) == AskAgain(ErrorCode.NONE), "what was copied since is not cut off"

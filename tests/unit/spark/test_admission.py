@@ -1,6 +1,6 @@
 """Admission: limits are kept, shares are fair, and a stream always gets on."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from martlet.base.ids import TopicPartition
@@ -27,6 +27,7 @@ def test_a_partition_that_is_new_counts_from_its_start() -> None:
     assert admit(at(a0=10), at(a0=10, a1=5), 2) == at(a0=10, a1=2)
 
 
+@settings(deadline=None)
 @given(begin=POSITIONS, latest=POSITIONS, limit=st.integers(1, 3000))
 def test_limits_hold_and_something_is_always_admitted(
     begin: dict[TopicPartition, int], latest: dict[TopicPartition, int], limit: int

@@ -2,7 +2,7 @@
 
 import pickle
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from martlet.base.ids import TopicPartition
@@ -27,6 +27,7 @@ def test_no_piece_is_larger_than_asked_for() -> None:
     assert [len(piece) for piece in split_ranges([OffsetRange(A0, 0, 10)], piece_max=4)] == [3, 3, 4]
 
 
+@settings(deadline=None)
 @given(
     starts=st.lists(st.tuples(st.integers(0, 100), st.integers(0, 50)), max_size=5),
     pieces_min=st.none() | st.integers(1, 40),

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
@@ -58,6 +58,7 @@ def test_the_schema_is_what_spark_makes_of_ours() -> None:
     assert to_arrow_schema(spark_schema, timezone="UTC").equals(arrow_schema(COLUMNS))
 
 
+@settings(deadline=None)
 @given(batches=st.lists(st.tuples(RECORDS, st.sampled_from(Compression)), min_size=1, max_size=3), data=st.data())
 def test_arrow_has_the_records_that_the_plain_reader_sees(
     batches: list[tuple[list[RecordFields], Compression]], data: st.DataObject

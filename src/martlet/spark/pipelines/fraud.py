@@ -37,51 +37,35 @@ Judge = Callable[[Any, "Iterator[pd.DataFrame]", GroupState], "Iterator[pd.DataF
 
 def start(run: PipelineRun, options: FraudOptions) -> None:
     limits = FraudLimits(options.velocity_payments, options.velocity_seconds, options.amount_max, options.amount_factor)
-    payments = read_payments(run.read_stream(options.topic))
-    alerts = find_fraud(payments, limits).unionByName(unreadable(payments))
+    alerts = find_fraud(read_payments(run.read_stream(options.topic)), limits)
     run.write_topic(as_messages(alerts), options.to, name="fraud")
 
 
 def read_payments(messages: DataFrame) -> DataFrame:
-    """The messages as payments; fields that cannot be read are null."""
+    """The messages as payments, and whether they could be read as such."""
     payment = F.from_json(F.col("value").cast("string"), PAYMENT)
     place = F.concat_ws("/", "topic", F.col("partition").cast("string"), F.col("offset").cast("string"))
-    return messages.select(payment.alias("payment"), place.alias("place"), "timestamp").select(
-        "payment.*", "place", "timestamp"
+    read = messages.select(payment.alias("read"), place.alias("place"), "timestamp")
+    is_payment = F.col("read.card").isNotNull() & F.col("read.amount").isNotNull() & F.col("read.at").isNotNull()
+    return read.select(
+        "read.card",
+        F.coalesce("read.payment", "place").alias("payment"),
+        F.unix_millis(F.coalesce("read.at", "timestamp")).alias("at_ms"),
+        F.col("read.amount").alias("amount"),
+        F.coalesce(is_payment, F.lit(False)).alias("is_payment"),
     )
-
-
-def is_readable() -> Any:
-    return F.col("card").isNotNull() & F.col("amount").isNotNull() & F.col("at").isNotNull()
 
 
 def find_fraud(payments: DataFrame, limits: FraudLimits) -> DataFrame:
     """The alerts of every card's payments, over its history."""
-    fields = payments.where(is_readable()).select(
-        "card",
-        F.coalesce("payment", "place").alias("payment"),
-        F.unix_millis("at").alias("at_ms"),
-        "amount",
-        F.date_trunc("hour", F.current_timestamp()).alias(_READ_AT),
-    )
     # Forgetting goes by the hour in which a card was read last. With Spark's timeout by processing time there would be
     # an empty batch at every trigger, and a run until the end would have none.
+    read_at = F.date_trunc("hour", F.current_timestamp())
     return (
-        fields.withWatermark(_READ_AT, "1 hour")
+        payments.withColumn(_READ_AT, read_at)
+        .withWatermark(_READ_AT, "1 hour")
         .groupBy("card")
         .applyInPandasWithState(_judge_card(limits), ALERT, _HISTORY, "append", GroupStateTimeout.EventTimeTimeout)
-    )
-
-
-def unreadable(payments: DataFrame) -> DataFrame:
-    """What is no payment, as an alert with its place."""
-    return payments.where(~is_readable()).select(
-        F.lit("unreadable").alias("rule"),
-        "card",
-        F.coalesce("payment", "place").alias("payment"),
-        F.coalesce("at", "timestamp").alias("at"),
-        "amount",
-        F.concat(F.lit("no payment can be read at "), F.col("place")).alias("detail"),
     )
 
 
@@ -99,16 +83,19 @@ def _judge_card(limits: FraudLimits) -> Judge:
             state.remove()
             return
         history = _remembered(state)
-        found = []
+        found: list[tuple[Any, ...]] = []
         payments, read_ms = [], 0
         for frame in frames:
-            payments += [Payment(*row) for row in _rows(frame)]
+            is_payment = frame["is_payment"]
+            payments += [Payment(*row) for row in _rows(frame[is_payment])]
+            found += [("unreadable", key[0], *row, "no payment can be read") for row in _rows(frame[~is_payment])]
             read_ms = max(read_ms, int(frame[_READ_AT].max().timestamp() * 1000))
         for payment in sorted(payments, key=lambda each: each.at_ms):
             history, alerts = judge(history, payment, limits)
             found += [(alert.rule, key[0], *alert[1:]) for alert in alerts]
-        state.update((json.dumps(history),))
-        state.setTimeoutTimestamp(read_ms + _FORGET_MS)
+        if payments:
+            state.update((json.dumps(history),))
+            state.setTimeoutTimestamp(read_ms + _FORGET_MS)
         if found:
             told = pd.DataFrame(found, columns=["rule", "card", "payment", "at", "amount", "detail"])
             told["at"] = pd.to_datetime(told["at"], unit="ms", utc=True)

@@ -1,0 +1,115 @@
+"""The comparison's plots: which samples make which line (plain data), and drawing them with matplotlib, if it is there.
+
+Every point is the median of the rounds, the bar through it goes from the smallest to the largest.
+
+Proved by: tests/unit/bench/test_peer_plots.py
+"""
+
+import importlib
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from bench.peer_report import CPU, RATE, Sample
+from bench.report import say
+
+
+class Point(NamedTuple):
+    x: float
+    middle: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One picture; `contains` must be part of the sample's case. Without `x` it has a bar for each system and case."""
+
+    file: str
+    title: str
+    workload: str
+    figure: str
+    x: str = ""
+    contains: str = ""
+    is_log: bool = True
+
+
+PLOTS: Final = (
+    *(
+        Plot(f"peers-publish-{durability}", f"Publish, full batches, {durability}", "publish", RATE, "value_bytes", f"client, {durability}")
+        for durability in ("flushed", "cached")
+    ),
+    *(
+        Plot(f"peers-batches-{durability}", f"Publish 100 B, {durability}", "batches", RATE, "batch_messages", durability)
+        for durability in ("flushed", "cached")
+    ),
+    *(
+        Plot(f"peers-latency-{figure[-3:]}-{durability}", f"{figure}, 100 B, {durability}", "latency", figure, "rate", durability)
+        for figure in ("delivery p50", "delivery p99")
+        for durability in ("flushed", "cached")
+    ),
+    Plot("peers-partitions", "Publish 100 B over partitions, cached", "partitions", RATE, "partitions"),
+    Plot("peers-producers", "Small batches from many producers, cached", "producers", RATE, "producers"),
+    Plot("peers-cpu", "CPU seconds per million messages of 1 KB, cached", "publish", CPU, contains="1 KB, client, cached", is_log=False),
+    Plot("peers-start", "Start to the first message, seconds", "start", "start to the first message", is_log=False),
+    Plot("peers-memory", "Idle memory, MiB", "start", "idle memory", is_log=False),
+)  # fmt: skip
+
+
+def lines_of(plot: Plot, samples: Iterable[Sample]) -> dict[str, list[Point]]:
+    """The points of each system's line, from left to right."""
+    values: dict[str, dict[float, list[float]]] = {}
+    for sample in samples:
+        if sample.workload == plot.workload and sample.figure == plot.figure and plot.contains in sample.case:
+            if plot.x and plot.x not in sample.point:
+                continue
+            x = sample.point[plot.x] if plot.x else 0.0
+            values.setdefault(sample.system, {}).setdefault(x, []).append(sample.value)
+    return {
+        system: [Point(x, statistics.median(found), min(found), max(found)) for x, found in sorted(points.items())]
+        for system, points in values.items()
+    }
+
+
+def draw_plots(directory: Path, samples: Sequence[Sample]) -> list[Path]:
+    """Draw what there are samples for; nothing without matplotlib."""
+    try:
+        matplotlib = importlib.import_module("matplotlib")
+        matplotlib.use("Agg")
+        pyplot: Any = importlib.import_module("matplotlib.pyplot")
+    except ImportError:
+        say("no plots: matplotlib is not installed (pip install 'martlet[bench]')")
+        return []
+    drawn = []
+    for plot in PLOTS:
+        lines = lines_of(plot, samples)
+        if not lines:
+            continue
+        figure, axes = pyplot.subplots(figsize=(7, 4.5))
+        _draw(axes, plot, lines)
+        axes.set_title(plot.title)
+        axes.grid(True, alpha=0.3)
+        path = directory / f"{plot.file}.png"
+        figure.savefig(path, dpi=110, bbox_inches="tight")
+        pyplot.close(figure)
+        drawn.append(path)
+    return drawn
+
+
+def _draw(axes: Any, plot: Plot, lines: dict[str, list[Point]]) -> None:
+    for system, points in lines.items():
+        middles = [point.middle for point in points]
+        spread = [[point.middle - point.low for point in points], [point.high - point.middle for point in points]]
+        if plot.x:
+            axes.errorbar([point.x for point in points], middles, yerr=spread, marker="o", capsize=3, label=system)
+        else:
+            axes.bar([system], middles, yerr=spread, capsize=3)
+    if plot.x:
+        axes.set_xlabel(plot.x.replace("_", " "))
+        axes.set_xscale("log")
+        axes.legend()
+    if plot.is_log:
+        axes.set_yscale("log")
+    axes.set_ylabel(plot.figure)

@@ -1,0 +1,56 @@
+"""Where a broker's time goes under a workload: py-spy's samples, and the functions they fell into most often."""
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from bench.peer_cache import Missing
+
+_SHOWN: Final = 25
+_RATE: Final = 250
+_HOURS: Final = 3600
+
+
+@contextlib.contextmanager
+def profiled(pid: int, path: Path) -> Iterator[None]:
+    """Watch a process while the block runs; writes the stacks to `path` and a summary beside it as `.txt`."""
+    program = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
+    if program is None:
+        raise Missing("py-spy is not installed (pip install 'martlet[bench]')")
+    command = [program, "record", "--pid", str(pid), "--format", "raw", "--native", "--rate", str(_RATE)]
+    command += ["--duration", str(_HOURS), "--nonblocking", "--output", str(path)]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(30)
+        process.kill()
+        process.wait()
+        if path.exists():
+            path.with_suffix(".txt").write_text(summary(path.read_text("utf-8", "replace").splitlines()), "utf-8")
+
+
+def summary(stacks: Iterable[str]) -> str:
+    """The share of each function, by itself and with what it called, the largest first."""
+    own: Counter[str] = Counter()
+    whole: Counter[str] = Counter()
+    for line in stacks:
+        stack, _, count = line.rpartition(" ")
+        if not count.isdigit() or not stack:
+            continue
+        frames = stack.split(";")
+        own[frames[-1]] += int(count)
+        for frame in set(frames):
+            whole[frame] += int(count)
+    total = own.total()
+    lines = [f"{total} samples", "   own  whole"]
+    lines += [f"{own[name] / total:6.1%} {whole[name] / total:6.1%}  {name}" for name, _ in own.most_common(_SHOWN)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,150 @@
+"""What the comparison says in the end: every figure of Martlet beside the same figure of each peer, as ratios with spread.
+
+How it works: a `Sample` is one figure of one system in one round. Ratios are taken inside a round, between runs that were
+made right after each other, and reported as the median with the smallest and the largest. The absolute values stand
+beside them for orientation. What could not be run is listed with its reason, never estimated.
+
+Proved by: tests/unit/bench/test_peer_report.py
+"""
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from bench.report import Target, format_number, ratio_at_least, ratio_at_most
+
+OURS: Final = "martlet"
+JUDGED_BY: Final = "kafka"
+LIMIT: Final = "sink"
+RATE: Final = "messages a second"
+CPU: Final = "CPU seconds per million messages"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """`point` says where in a plot it belongs, such as {"value_bytes": 100}."""
+
+    workload: str
+    case: str
+    figure: str
+    unit: str
+    value: float
+    system: str = ""
+    round: int = 0
+    point: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.workload, self.case, self.figure
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure of Martlet beside one other system's."""
+
+    workload: str
+    case: str
+    figure: str
+    unit: str
+    peer: str
+    value: float
+    """Martlet's median; what it was measured beside is `peer_value`."""
+    peer_value: float
+    ratios: tuple[float, ...]
+    target: Target | None
+
+    @property
+    def verdict(self) -> str:
+        if self.target is None:
+            return "-"
+        return "ok" if self.target.is_met([], self.ratios) else "MISSED"
+
+    def cells(self) -> list[str]:
+        middle, low, high = statistics.median(self.ratios), min(self.ratios), max(self.ratios)
+        return [
+            self.workload,
+            self.case,
+            self.figure,
+            f"{format_number(self.value)} {self.unit}".strip(),
+            self.peer,
+            format_number(self.peer_value),
+            f"{middle:.2f} [{low:.2f}–{high:.2f}]",
+            self.target.text if self.target else "",
+            self.verdict,
+        ]
+
+
+def rows(samples: Iterable[Sample]) -> list[Row]:
+    """All comparisons that were made in one round at least, in the order in which they were first measured."""
+    by_key: dict[tuple[str, str, str], dict[str, dict[int, Sample]]] = {}
+    for sample in samples:
+        by_key.setdefault(sample.key, {}).setdefault(sample.system, {})[sample.round] = sample
+    found = []
+    for key, systems in by_key.items():
+        ours = systems.get(OURS, {})
+        for peer, theirs in systems.items():
+            shared = [number for number in ours if number in theirs and theirs[number].value]
+            if peer == OURS or not shared:
+                continue
+            found.append(
+                Row(
+                    *key,
+                    unit=ours[shared[0]].unit,
+                    peer=peer,
+                    value=statistics.median(ours[number].value for number in shared),
+                    peer_value=statistics.median(theirs[number].value for number in shared),
+                    ratios=tuple(ours[number].value / theirs[number].value for number in shared),
+                    target=target_of(key, peer),
+                )
+            )
+    return found
+
+
+def target_of(key: tuple[str, str, str], peer: str) -> Target | None:
+    """What is asked of Martlet beside Kafka in its default configuration; nothing is asked beside the others."""
+    workload, case, figure = key
+    if peer != JUDGED_BY:
+        return None
+    if figure == CPU and workload in ("publish", "consume"):
+        return ratio_at_most(1.0)
+    if figure == RATE and workload in ("publish", "consume") and case.startswith(("100 B,", "1 KB,")):
+        return ratio_at_least(1.0)
+    if workload == "latency" and case.startswith("200/s"):
+        return ratio_at_most(1.0)
+    if workload == "start":
+        bounds = {"start to the first message": 0.2, "idle memory": 0.25}
+        return ratio_at_most(bounds[figure]) if figure in bounds else None
+    return None
+
+
+_HEADINGS: Final = ["workload", "case", "figure", "martlet", "beside", "its value", "ratio [min–max]", "target", "verdict"]
+
+
+def format_markdown(run: Mapping[str, Any], samples: Sequence[Sample]) -> str:
+    """Machine, versions, configurations, what is missing, then the table."""
+    lines = [f"- {name}: {value}" for name, value in run["machine"].items()]
+    lines += [f"- {name}: {value}" for name, value in run["versions"].items()]
+    lines += [f"- {name}: **missing** ({reason})" for name, reason in run["missing"].items()]
+    lines += ["", "Configurations:", ""]
+    lines += [f"- {name}: {text}" for name, text in run["configurations"].items()]
+    if run["failures"]:
+        lines += ["", "Not measured:", "", *(f"- {text}" for text in run["failures"])]
+    cells = [_HEADINGS, *(row.cells() for row in rows(samples))]
+    table = [f"| {' | '.join(cell or ' ' for cell in line)} |" for line in cells]
+    table.insert(1, "|" + "---|" * len(_HEADINGS))
+    return "\n".join([*lines, "", *table, ""])
+
+
+def write_results(directory: Path, run: Mapping[str, Any], samples: Sequence[Sample]) -> None:
+    """peers.json with every sample, peers.md with the table."""
+    directory.mkdir(parents=True, exist_ok=True)
+    content = {**run, "samples": [asdict(sample) for sample in samples]}
+    (directory / "peers.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    (directory / "peers.md").write_text(format_markdown(run, samples), "utf-8")
+
+
+def read_samples(path: Path) -> list[Sample]:
+    return [Sample(**one) for one in json.loads(path.read_text("utf-8"))["samples"]]

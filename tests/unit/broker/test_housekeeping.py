@@ -1,0 +1,23 @@
+"""What housekeeping leaves for the next start, however this process ends."""
+
+from martlet.broker.app import follow_metadata
+from martlet.broker.housekeeping import Housekeeping
+from martlet.broker.settings import BrokerSettings
+from martlet.cluster.keys import partition_key, topic_key
+from martlet.cluster.store import CommitPlan
+from tests.unit.broker.replica_table_bench import SECOND, TOPIC_ID, ReplicaTableBench, record
+
+
+async def test_a_kill_after_a_topic_was_deleted_does_not_look_like_the_loss_of_its_logs() -> None:
+    bench = ReplicaTableBench()
+    bench.store(record(leader=SECOND))
+    bench.logs.checkpoint()
+    delta = bench.metadata.commit(CommitPlan(deletes=(topic_key("orders"), partition_key(TOPIC_ID, 0))))
+    follow_metadata(bench.table, bench.metadata.image, delta)
+    housekeeping = Housekeeping(BrokerSettings(), bench.clock, bench.disk, bench.logs, bench.table)
+    await housekeeping.apply_retention()
+    await housekeeping.aclose()
+    await bench.table.flusher.aclose()
+    bench.logs.close(clean=False)
+    assert not [name for name, is_directory, _ in bench.disk.list_directory("/logs") if is_directory]
+    assert ReplicaTableBench(bench.disk, bench.metadata).logs.started_whole
