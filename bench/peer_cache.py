@@ -1,7 +1,7 @@
-"""Where other queues are kept for a comparison: a cache directory outside the tree, filled once, removed by deleting it.
+"""Where other queues are kept for a comparison: a cache directory outside the tree, filled once.
 
-Nothing of a peer becomes part of Martlet: its server and its client get environments of their own here. The directory is
-`martlet-bench` in the user's cache directory, or what MARTLET_BENCH_CACHE says.
+Nothing of a peer becomes part of Martlet: its server and its client get environments of their own here. To remove all,
+delete the directory: `martlet-bench` in the user's cache directory, or what MARTLET_BENCH_CACHE says.
 """
 
 import os

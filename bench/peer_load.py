@@ -97,7 +97,7 @@ def _consumer(specification: dict[str, Any], **more: Any) -> Consumer:
 
 
 def consume(specification: dict[str, Any]) -> dict[str, Any]:
-    """From the first message on; `wait_first` says that messages may not be there yet and all are counted."""
+    """From the first messages on, which themselves are not counted: they came with connecting."""
     consumer = _consumer(specification)
     topic = specification["queue"]
     consumer.assign([TopicPartition(topic, index, 0) for index in range(specification.get("partitions", 1))])
@@ -108,7 +108,6 @@ def consume(specification: dict[str, Any]) -> dict[str, Any]:
         while seen < wanted:
             messages = consumer.consume(10_000, 1.0)
             if messages and watch is None:
-                # The first ones came with connecting; they are not counted.
                 watch = Stopwatch()
                 wanted -= len(messages)
                 continue
@@ -119,7 +118,7 @@ def consume(specification: dict[str, Any]) -> dict[str, Any]:
             seen += len(messages)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{seen} of {wanted} messages after {SECONDS_MAX:.0f} s")
-        return (watch or Stopwatch()).result(seen)
+        return (watch or Stopwatch()).result(seen) | {"messages_in_all": specification["count"]}
     finally:
         consumer.close()
 

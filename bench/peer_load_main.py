@@ -7,8 +7,8 @@ but their client. Times are read from the monotonic clock, which all processes o
 
 Roles, the same for every system: `hello` (connect), `create` (a queue), `publish` and `consume` (as fast as it goes),
 `latency` (at a rate), `first` (print a line, wait for one, then publish one message as soon as anybody takes it) and
-`discard` (publish to where the server throws messages away: the client's own limit). Publishing ends at `count` messages
-or after `seconds_max`, whichever comes first, and says how many there were.
+`discard` (publish to where the server throws messages away: the client's own limit). Publishing ends at `count`
+messages or after `seconds_max`, whichever comes first, and says how many there were.
 """
 
 import json

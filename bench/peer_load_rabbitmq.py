@@ -183,8 +183,8 @@ def latency(specification: dict[str, Any]) -> dict[str, Any]:
                 loop.call_later(max(0.0, due - time.monotonic()), send)
 
         def answered(frame: Any) -> None:
-            for number in _numbers(stamps, frame.method):
-                acknowledged.append(microseconds_since(stamps.pop(number)))
+            numbers = _numbers(stamps, frame.method)
+            acknowledged.extend(microseconds_since(stamps.pop(number)) for number in numbers)
             check_end()
 
         def received(reader: Any, method: Any, _properties: Any, body: bytes) -> None:

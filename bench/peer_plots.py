@@ -36,26 +36,34 @@ class Plot:
     is_log: bool = True
 
 
+_DURABILITIES: Final = ("flushed", "cached")
+_ONE_KILOBYTE: Final = "1 KB, client, cached"
+_FIRST: Final = "start to the first message"
+
+
+def _publish_plot(kind: str) -> Plot:
+    return Plot(f"peers-publish-{kind}", f"Publish, {kind}", "publish", RATE, "value_bytes", f"client, {kind}")
+
+
+def _batches_plot(kind: str) -> Plot:
+    return Plot(f"peers-batches-{kind}", f"Publish 100 B, {kind}", "batches", RATE, "batch_messages", kind)
+
+
+def _latency_plot(figure: str, kind: str) -> Plot:
+    name = figure.replace(" ", "-")
+    return Plot(f"peers-{name}-{kind}", f"{figure}, 100 B, {kind}, µs", "latency", figure, "rate", kind)
+
+
 PLOTS: Final = (
-    *(
-        Plot(f"peers-publish-{durability}", f"Publish, full batches, {durability}", "publish", RATE, "value_bytes", f"client, {durability}")
-        for durability in ("flushed", "cached")
-    ),
-    *(
-        Plot(f"peers-batches-{durability}", f"Publish 100 B, {durability}", "batches", RATE, "batch_messages", durability)
-        for durability in ("flushed", "cached")
-    ),
-    *(
-        Plot(f"peers-latency-{figure[-3:]}-{durability}", f"{figure}, 100 B, {durability}", "latency", figure, "rate", durability)
-        for figure in ("delivery p50", "delivery p99")
-        for durability in ("flushed", "cached")
-    ),
+    *map(_publish_plot, _DURABILITIES),
+    *map(_batches_plot, _DURABILITIES),
+    *(_latency_plot(figure, kind) for figure in ("delivery p50", "delivery p99") for kind in _DURABILITIES),
     Plot("peers-partitions", "Publish 100 B over partitions, cached", "partitions", RATE, "partitions"),
     Plot("peers-producers", "Small batches from many producers, cached", "producers", RATE, "producers"),
-    Plot("peers-cpu", "CPU seconds per million messages of 1 KB, cached", "publish", CPU, contains="1 KB, client, cached", is_log=False),
-    Plot("peers-start", "Start to the first message, seconds", "start", "start to the first message", is_log=False),
+    Plot("peers-cpu", f"CPU of publishing, {_ONE_KILOBYTE}", "publish", CPU, contains=_ONE_KILOBYTE, is_log=False),
+    Plot("peers-start", "Start to the first message, seconds", "start", _FIRST, is_log=False),
     Plot("peers-memory", "Idle memory, MiB", "start", "idle memory", is_log=False),
-)  # fmt: skip
+)
 
 
 def lines_of(plot: Plot, samples: Iterable[Sample]) -> dict[str, list[Point]]:

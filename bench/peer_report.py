@@ -1,7 +1,7 @@
-"""What the comparison says in the end: every figure of Martlet beside the same figure of each peer, as ratios with spread.
+"""What the comparison says in the end: each figure of Martlet beside the same figure of each peer, with spread.
 
-How it works: a `Sample` is one figure of one system in one round. Ratios are taken inside a round, between runs that were
-made right after each other, and reported as the median with the smallest and the largest. The absolute values stand
+How it works: a `Sample` is one figure of one system in one round. Ratios are taken inside a round, between runs made
+right after each other, and reported as the median with the smallest and the largest. The absolute values stand
 beside them for orientation. What could not be run is listed with its reason, never estimated.
 
 Proved by: tests/unit/bench/test_peer_report.py
@@ -120,7 +120,17 @@ def target_of(key: tuple[str, str, str], peer: str) -> Target | None:
     return None
 
 
-_HEADINGS: Final = ["workload", "case", "figure", "martlet", "beside", "its value", "ratio [min–max]", "target", "verdict"]
+_HEADINGS: Final = [
+    "workload",
+    "case",
+    "figure",
+    "martlet",
+    "beside",
+    "its value",
+    "ratio [min–max]",
+    "target",
+    "verdict",
+]
 
 
 def format_markdown(run: Mapping[str, Any], samples: Sequence[Sample]) -> str:

@@ -1,7 +1,7 @@
 """One system under one workload: what a workload needs of it, and how figures become samples.
 
-A workload is a function from a `Session` to samples without system and round, which `bench.peers` adds. A session begins
-with a warm-up, because a virtual machine that compiles while it runs (Java's) is not measured in its first seconds.
+A workload is a function from a `Session` to samples without system and round, which `bench.peers` adds. A session
+begins with a warm-up, because a virtual machine that compiles while it runs (Java's) is not judged then.
 """
 
 import dataclasses

@@ -2,7 +2,7 @@
 
     python -m bench.peer_sink --port N
 
-Rules: a publish is parsed as far as its answer needs and answered at once; nothing is kept and no checksum is looked at.
+Rules: a publish is parsed as far as its answer needs and answered at once; nothing is kept, no checksum is looked at.
 A fetch is answered with the same megabyte again and again, only the base offset is changed. Whatever is measured beside
 this server cannot be faster than what the client reached with it.
 """
@@ -14,7 +14,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import uvloop
 
@@ -128,8 +128,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return memoryview(self._buffer)[self._filled :]

@@ -7,7 +7,7 @@ Requests are ready-made and the same for every server; only the error code of an
 
 import asyncio
 import struct
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import uvloop
 
@@ -27,8 +27,7 @@ class _Producer(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
 
     def send(self) -> None:
         assert self._transport is not None

@@ -2,7 +2,7 @@
 
 Two kinds of load where Kafka's protocol is spoken: ready-made requests (`bench.load_client`), which cost the client
 next to nothing, so that the server is the limit, and librdkafka, which is what a program gets. Others have their client
-only. A server that discards (`bench.peer_sink`), or for the others their own way of discarding, shows the client's limit.
+only. A server that discards (`bench.peer_sink`), or for the others their own way of discarding, shows its limit.
 """
 
 import contextlib
@@ -32,7 +32,8 @@ _HEADER: Final = struct.Struct(">qi11xi")
 
 def _count(session: Session, value_bytes: int) -> int:
     """Messages of one publish by a client: some seconds' worth, or what the time limit lets through."""
-    return session.context.sized(min(1_000_000, 400 * MEGABYTE // value_bytes), 1_000)
+    few = 20_000 if session.speaks_kafka and value_bytes < 10_000 else 1_000
+    return session.context.sized(min(1_000_000, 400 * MEGABYTE // value_bytes), few)
 
 
 def publish(session: Session) -> Iterator[Sample]:
@@ -49,7 +50,9 @@ def publish(session: Session) -> Iterator[Sample]:
         case = f"{label}, {CLIENT}, {session.durability}"
         yield from session.timed(case, run, writes_bytes=0 if session.is_sink else count * value_bytes, **where)
         if not session.speaks_kafka:
-            result = session.running.load({"role": "discard", "queue": queue, "value_bytes": value_bytes, "count": count})
+            result = session.running.load(
+                {"role": "discard", "queue": queue, "value_bytes": value_bytes, "count": count}
+            )
             yield session.sample(f"{case}, discarded", RATE, "msg/s", result["messages"] / result["seconds"])
     if session.speaks_kafka:
         queue = session.queue()
@@ -99,8 +102,8 @@ def replicated(session: Session) -> Iterator[Sample]:
 
 def together(session: Session) -> Iterator[Sample]:
     """A publisher and a consumer at once: messages a second until the last one was read."""
-    full = 300_000 if session.speaks_kafka else 20_000
-    queue, count = session.queue(), session.context.sized(full, 500)
+    sizes = (300_000, 20_000) if session.speaks_kafka else (20_000, 500)
+    queue, count = session.queue(), session.context.sized(*sizes)
 
     def run() -> dict[str, Any]:
         load = {"role": "consume", "queue": queue, "count": count}
@@ -151,7 +154,7 @@ def _consume_ready_made(session: Session, label: str, value_bytes: int) -> Itera
 def make_plan(session: Session, queue: str) -> tuple[FetchPlan, int]:
     """The requests that read a partition from its beginning to its end, how large their answers are, and its messages.
 
-    A batch that does not fit as a whole at the end of an answer, which Kafka sends the beginning of, is asked for again.
+    Kafka may end an answer with the beginning of a batch; that batch is asked for again.
     """
     frames, sizes, offset = [], [], 0
     with contextlib.closing(WireClient(session.running.port)) as client:

@@ -1,4 +1,4 @@
-"""Kafka's own measuring programs, run against every system that speaks its protocol: Kafka's Java client as the load."""
+"""Kafka's own measuring programs, run against each system that speaks its protocol: Kafka's Java client is the load."""
 
 import re
 from collections.abc import Iterator

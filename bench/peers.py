@@ -3,9 +3,9 @@
     python -m bench.peers [--with kafka,nats,rabbitmq,redis] [--minutes N] [--rounds N] [--only NAME]... [--profile]
                           [--quick] [--out DIR] [--work-dir DIR] [--list]
 
-In every round each workload is run on one system after the other, and the order changes from round to round. Each gets a
-fresh server on an empty directory, a warm-up, and the machine for itself. After `--minutes` no further round is begun,
-nor any further workload of one but the first. Results: `peers.json` (every sample), `peers.md` (ratios), `peers-….png`,
+In every round each workload is run on one system after the other, and the order changes from round to round. Each gets
+a fresh server on an empty directory, a warm-up, and the machine for itself. After `--minutes` no further round is
+begun, nor any further workload of one but the first. Results: `peers.json` (every sample), `peers.md` (ratios), `peers-….png`,
 written after every workload; with `--profile` also `profile-….txt`, from a round of its own whose figures are dropped.
 Status 1 when a target beside Kafka is missed.
 """
@@ -196,6 +196,8 @@ def main() -> int:
     }
     out = arguments.out or (work / "results" if arguments.quick else RESULTS)
     chosen = [one for one in WORKLOADS if not arguments.only or one.name in arguments.only]
+    if arguments.quick:
+        systems = [one for one in systems if not isinstance(one, TunedKafka)]
     run = Run(context, systems, chosen, out, facts)
     deadline = time.monotonic() + 60 * arguments.minutes
     try:

@@ -53,6 +53,8 @@ from martlet.spark.pipelines import flow
 def copy(orders):
     return orders
 """
+_FILE: Final = "copy_orders.py"
+_STARTS_MAX: Final = 5
 _MESSAGES_PER_SECOND: Final = 300
 _BATCH: Final = 400
 _PATIENCE_SECONDS: Final = 300.0
@@ -66,8 +68,8 @@ class PipelineProcess:
     def __init__(self, kind: str, bootstrap: str, work: Path) -> None:
         self.work = work
         self._state = work / "state"
-        (work / "copy.py").write_text(_FLOW, "utf-8")
-        target = ["copy.py"] if kind == "topic" else ["archive", "--topic", SOURCE, "--to", "archive", "--layout", kind]
+        (work / _FILE).write_text(_FLOW, "utf-8")
+        target = [_FILE] if kind == "topic" else ["archive", "--topic", SOURCE, "--to", "archive", "--layout", kind]
         settings = {
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.memory": "768m",
@@ -240,6 +242,16 @@ def kill_one(kind: str, pipeline: PipelineProcess, broker: BrokerProcess, chance
         pipeline.wait_gone()
 
 
+def work_until_busy(pipeline: PipelineProcess) -> None:
+    """Until the pipeline is seen to process rows; one that gave up, say for a lost broker, is started again."""
+    for _ in range(_STARTS_MAX):
+        if pipeline.wait_for_rows(pipeline.rows()):
+            return
+        pipeline.wait_gone()
+        pipeline.start()
+    raise SystemExit(f"the pipeline does not stay up; see {pipeline.work / 'pipeline.log'}")
+
+
 def run_kills(work: Path, kind: str, kills: int, seed: int, victims: tuple[str, ...] = VICTIMS) -> Verdict:
     """Start everything, kill so often, let it catch up, judge."""
     chance = random.Random(seed)
@@ -254,10 +266,7 @@ def run_kills(work: Path, kind: str, kills: int, seed: int, victims: tuple[str, 
         pipeline.start()
         try:
             for number in range(kills):
-                if not pipeline.wait_for_rows(pipeline.rows()):
-                    pipeline.wait_gone()
-                    pipeline.start()
-                    pipeline.wait_for_rows(0)
+                work_until_busy(pipeline)
                 time.sleep(chance.uniform(0, 1.5))
                 victim = chance.choice(victims)
                 kill_one(victim, pipeline, broker, chance)

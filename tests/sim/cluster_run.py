@@ -34,6 +34,7 @@ LEASE_MS: Final = 2_000
 LAG_MS: Final = 2_500
 BALANCE_MS: Final = 3_000
 STORE_ANSWER_MS: Final = 1_500
+FETCH_WAIT_MS: Final = 1_000
 MANY_PARTITIONS: Final = 50
 FAULTS_BEGIN_MS: Final = 2_000
 FAULTS_END_MS: Final = 16_000
@@ -115,6 +116,7 @@ class ClusterRun:
             rack=f"rack{broker}",
             leader_balance_interval_ms=BALANCE_MS,
             replica_fetch_bytes_max=self.fetch_bytes,
+            replica_fetch_wait_ms=FETCH_WAIT_MS,
             checkpoint_interval_ms=1_000,
             offsets_topic_partitions=1,
             auto_create_topics=False,

@@ -156,7 +156,7 @@ class Clients:
 
     async def _read_on(self, reader: str, cluster: Cluster, positions: dict[TopicPartition, int]) -> None:
         await cluster.topic(TOPIC)
-        async with Fetcher(cluster, FetcherOptions(max_wait_ms=500, rack=self.reader_rack)) as fetcher:
+        async with Fetcher(cluster, FetcherOptions(max_wait_ms=1_000, rack=self.reader_rack)) as fetcher:
             fetcher.assign(positions)
             while True:
                 for fetched in await fetcher.fetch():

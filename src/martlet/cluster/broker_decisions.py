@@ -138,13 +138,16 @@ def needs_own_election(partition: PartitionRecord, broker: BrokerRecord) -> bool
     """Whether the starting broker is the one to lead: it led before, or nobody does, and nobody else may hold more.
 
     Eligible replicas may: they hold everything that was acknowledged, which a process that restarted without
-    proof may not.
+    proof may not. Where there are other replicas, the election of such a process is the controller's, which marks it.
     """
     if broker.id not in partition.replicas or partition.leader not in (None, broker.id):
         return False
     if partition.is_led_by(broker.id, broker.incarnation):
         return False
-    return all(member.broker == broker.id for member in (*partition.isr, *partition.elr))
+    holders = (*partition.isr, *partition.elr)
+    if len(partition.replicas) > 1 and not all(broker.vouches_for(member.incarnation) for member in holders):
+        return False
+    return all(member.broker == broker.id for member in holders)
 
 
 def plan_own_elections(partitions: Iterable[PartitionRecord], broker: BrokerRecord) -> Iterator[CommitPlan]:

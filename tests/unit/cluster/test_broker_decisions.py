@@ -135,7 +135,13 @@ def test_a_starting_broker_leaves_the_election_to_others_while_somebody_else_is_
     mine, other = Member(BrokerId(1), Incarnation(10)), Member(BrokerId(2), Incarnation(20))
     record = replace(partition(1, 0), replicas=(BrokerId(1), BrokerId(2)), elr=(mine, other))
     assert not needs_own_election(record, _broker()), "the other one holds everything acknowledged"
-    assert needs_own_election(replace(record, elr=(mine,)), _broker())
+    assert needs_own_election(replace(record, elr=(mine,)), replace(_broker(), clean_since=Incarnation(10)))
+
+
+def test_a_broker_that_may_have_lost_something_does_not_elect_itself_over_other_replicas() -> None:
+    record = replace(partition(1, 0), replicas=(BrokerId(1), BrokerId(2)))
+    assert not needs_own_election(record, _broker()), "its disk may be a new one: the controller decides, and says so"
+    assert needs_own_election(record, replace(_broker(), clean_since=Incarnation(10)))
 
 
 def test_producer_ids_are_never_given_twice() -> None:

@@ -58,7 +58,7 @@ def test_the_schema_is_what_spark_makes_of_ours() -> None:
     assert to_arrow_schema(spark_schema, timezone="UTC").equals(arrow_schema(COLUMNS))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 @given(batches=st.lists(st.tuples(RECORDS, st.sampled_from(Compression)), min_size=1, max_size=3), data=st.data())
 def test_arrow_has_the_records_that_the_plain_reader_sees(
     batches: list[tuple[list[RecordFields], Compression]], data: st.DataObject
