@@ -168,6 +168,7 @@ def latency(specification: dict[str, Any]) -> dict[str, Any]:
 
     def begin(channel: Any, end: Callable[[], None]) -> None:
         loop = channel.connection.ioloop
+        due = time.monotonic()
 
         def check_end() -> None:
             if len(acknowledged) >= total and len(deliveries) >= total:
@@ -192,7 +193,6 @@ def latency(specification: dict[str, Any]) -> dict[str, Any]:
             reader.basic_ack(method.delivery_tag)
             check_end()
 
-        due = time.monotonic()
         channel.connection.channel(on_open_callback=lambda reader: reader.basic_consume(queue, received))
         channel.confirm_delivery(answered, callback=lambda _: send())
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 from bench.peer_system import Durability, Protocol, Running, System, running
 from bench.processes import BrokerProcess

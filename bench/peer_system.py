@@ -9,12 +9,12 @@ import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 from bench.processes import ServerProcess, run_helper
 
@@ -52,7 +52,6 @@ class Running:
     replication: int = 1
     companions: Sequence[int] = ()
     """Process ids of what the system needs beside its nodes, such as a metadata store: counted with them."""
-    log: dict[str, float] = field(default_factory=dict)
 
     @property
     def port(self) -> int:
@@ -67,10 +66,10 @@ class Running:
     def cpu_seconds(self) -> float:
         """Processor time of all its processes, in user and kernel."""
         times = [process.cpu_times() for process in self._all()]
-        return sum(one.user + one.system for one in times)
+        return float(sum(one.user + one.system for one in times))
 
     def resident_mebibytes(self) -> float:
-        return sum(process.memory_info().rss for process in self._all()) / MEBIBYTE
+        return float(sum(process.memory_info().rss for process in self._all()) / MEBIBYTE)
 
     def load(self, specification: Mapping[str, object]) -> dict[str, Any]:
         """Have the load generator of this system do something, in a process of its own."""

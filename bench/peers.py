@@ -4,10 +4,10 @@
                           [--quick] [--out DIR] [--work-dir DIR] [--list]
 
 In every round each workload is run on one system after the other, and the order changes from round to round. Each gets
-a fresh server on an empty directory, a warm-up, and the machine for itself. After `--minutes` no further round is
-begun, nor any further workload of one but the first. Results: `peers.json` (every sample), `peers.md` (ratios), `peers-….png`,
-written after every workload; with `--profile` also `profile-….txt`, from a round of its own whose figures are dropped.
-Status 1 when a target beside Kafka is missed.
+a fresh server on an empty directory, a warm-up, and the machine for itself. After `--minutes` nothing new is begun, but
+the first round is always finished. Results: `peers.json` (every sample), `peers.md` (ratios) and `peers-….png`, written
+after every workload; with `--profile` also `profile-….txt`, from a round of its own whose figures are dropped. Status 1
+when a target beside Kafka is missed.
 """
 
 import argparse

@@ -55,7 +55,7 @@ def copy(orders):
 """
 _FILE: Final = "copy_orders.py"
 _STARTS_MAX: Final = 5
-_MESSAGES_PER_SECOND: Final = 300
+_MESSAGES_PER_SECOND: Final = 100
 _BATCH: Final = 400
 _PATIENCE_SECONDS: Final = 300.0
 
@@ -138,7 +138,7 @@ class PipelineProcess:
 
     def finish(self) -> None:
         """Run until it has caught up."""
-        self.start("--until-end")
+        self.start("--until-end", "--messages-per-batch", "100000")
         if self.process.wait(_PATIENCE_SECONDS):
             raise SystemExit(f"the last run failed; see {self.work / 'pipeline.log'}")
 

@@ -14,7 +14,7 @@ when too many have strayed.
 Invariants:
 D1 nobody is elected who is not alive; and nobody who may lack something while somebody complete may return, unless the
    topic allows it or it alone was complete; such an election is always marked;
-D2 the leader epoch changes with every election, and else only where replicas are dropped (A4 of `reassignment.py`);
+D2 the leader epoch changes with every election and with nothing else;
 D3 with the image up to date and nobody gone or back since, there is nothing more to decide.
 
 Proved by: tests/unit/cluster/test_controller_decisions.py, tests/properties/test_controller.py

@@ -14,9 +14,7 @@ Invariants:
 A1 replicas are dropped only when all that are added are in sync, or when the move is cancelled or replaced; and never
    a complete one when fewer complete ones than the minimum in sync would remain;
 A2 a cancelled move leaves the replicas that were there before it;
-A3 without a failure every move ends: added replicas that are in sync lead to the last commit;
-A4 whoever drops a replica raises the leader epoch, so that nothing the deleted copy has shown is ever counted for a
-   later one of the same process.
+A3 without a failure every move ends: added replicas that are in sync lead to the last commit.
 
 Proved by: tests/unit/cluster/test_reassignment.py, tests/properties/test_controller.py
 """
@@ -26,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.base.ids import BrokerId, LeaderEpoch, TopicPartition
+from martlet.base.ids import BrokerId, TopicPartition
 from martlet.cluster.configs import NO_LAYERS, BrokerLayers
 from martlet.cluster.controller_decisions import TopicRules, has_leader, topic_rules
 from martlet.cluster.image import MetadataImage
@@ -210,9 +208,7 @@ def _without(
     if partition.leader is None:
         return reduced if reduced.isr or reduced.elr else None
     if partition.leader not in dropped:
-        kept_on = store_in_sync(reduced, reduced.isr, rules.min_in_sync)
-        # A4: who is dropped deletes its copy, and may be added again before its last fetches have come in.
-        return replace(kept_on, leader_epoch=LeaderEpoch(partition.leader_epoch + 1)) if dropped else kept_on
+        return store_in_sync(reduced, reduced.isr, rules.min_in_sync)
     for candidates in (states.staying, states.alive):
         election = elect_leader(reduced, candidates, rules.min_in_sync)
         if election.partition.leader is not None:

@@ -191,8 +191,7 @@ async def test_a_commit_whose_answer_was_lost_is_not_carried_out_twice(bench: Be
         case _:
             outcome = await reassign(bench.broker, {T0: None})
     assert outcome == {T0: None}
-    # A cancelled move drops a replica, which raises the epoch like an election.
-    assert bench.partition().leader_epoch == epoch + (act != "move")
+    assert bench.partition().leader_epoch == epoch + (act == "elect")
 
 
 async def test_q1_when_the_store_is_away_every_partition_says_so(bench: Bench) -> None:
