@@ -150,9 +150,8 @@ class IdempotentPublisher:
             left = producer.flush(_FLUSH_SECONDS_MAX)
             if left:
                 self._target.history.complain(f"{left} messages of {name} stayed without an outcome after healing")
-        else:
-            producer.purge(in_queue=True, in_flight=True)
-            producer.flush(1)
+        # Else it is simply dropped. To purge it would not do: librdkafka then raises its epoch at once and may send
+        # what it was about to repeat a second time under that one, which no broker can tell from news.
 
     def _paced(self) -> Iterator[None]:
         due = time.monotonic()

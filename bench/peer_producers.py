@@ -35,7 +35,7 @@ def producers(session: Session) -> Iterator[Sample]:
         def run(load: dict[str, object] = load) -> dict[str, object]:
             return run_helper("bench.peer_small_load", load)
 
-        yield from session.timed(f"{count:,} producers, {session.durability}", run, producers=float(count))
+        yield from session.timed(f"producers: {count:,}, {session.durability}", run, producers=float(count))
 
 
 def rebalance(session: Session) -> Iterator[Sample]:

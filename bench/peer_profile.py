@@ -14,7 +14,7 @@ from bench.peer_cache import Missing
 
 _SHOWN: Final = 25
 _RATE: Final = 250
-_HOURS: Final = 3600
+_SECONDS_MAX: Final = 3600
 
 
 @contextlib.contextmanager
@@ -24,7 +24,7 @@ def profiled(pid: int, path: Path) -> Iterator[None]:
     if program is None:
         raise Missing("py-spy is not installed (pip install 'martlet[bench]')")
     command = [program, "record", "--pid", str(pid), "--format", "raw", "--native", "--rate", str(_RATE)]
-    command += ["--duration", str(_HOURS), "--nonblocking", "--output", str(path)]
+    command += ["--duration", str(_SECONDS_MAX), "--output", str(path)]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield

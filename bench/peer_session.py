@@ -96,10 +96,11 @@ class Session:
 
     def warm_up(self) -> None:
         """Have it work for some seconds."""
-        if self.speaks_kafka and len(self.running.processes) == 1:
+        is_single = len(self.running.processes) == 1
+        if self.speaks_kafka and is_single:
             self.publish_ready_made(1024, 0, self.context.sized(_WARMUP_BYTES, 2 * MEGABYTE))
             self.publish_ready_made(100, 10, self.context.sized(5 * MEGABYTE, 100_000))
-        count = self.context.sized(50_000, 500)
+        count = self.context.sized(50_000 if is_single else 300_000, 500)
         queue = self.queue()
         sent = self.publish_by_client(queue, 1024, count, seconds_max=3.0)["messages"]
         self.running.load({"role": "consume", "queue": queue, "count": sent})

@@ -2,9 +2,9 @@
 
     python -m bench.peer_sink --port N
 
-Rules: a publish is parsed as far as its answer needs and answered at once; nothing is kept, no checksum is looked at.
-A fetch is answered with the same megabyte again and again, only the base offset is changed. Whatever is measured beside
-this server cannot be faster than what the client reached with it.
+Rules: a publish is parsed as far as its answer needs and answered at once; no checksum is looked at, nothing is kept
+but the largest batch of each partition. That one is the answer to every fetch, with another base offset. Whatever is
+measured beside this server cannot be faster than what the client reached with it.
 """
 
 import argparse
@@ -18,7 +18,6 @@ from typing import Final, cast
 
 import uvloop
 
-from bench.batches import bulk_batch
 from bench.peer_system import Durability, Protocol, Running, System, running
 from bench.processes import ServerProcess, free_port
 from martlet.wire.api_keys import ApiKey
@@ -39,7 +38,6 @@ from martlet.wire.produce import ProducePartitionResult, encode_produce_response
 _PREFIX: Final = struct.Struct(">i")
 _OFFSET: Final = struct.Struct(">q")
 _BUFFER_BYTES: Final = 4 << 20
-_VALUE_BYTES: Final = 1024
 _ENDLESS: Final = 1 << 60
 
 
@@ -49,7 +47,7 @@ class Sink:
     def __init__(self, port: int) -> None:
         self._port = port
         self._partitions: dict[str, int] = {}
-        self._batch, self._messages = bulk_batch(_VALUE_BYTES)
+        self._batches: dict[tuple[str, int], bytes] = {}
         self._offsets: dict[tuple[str, int], int] = {}
         self.handlers: Final[dict[int, tuple[int, int, Callable[[memoryview, int], bytes]]]] = {
             ApiKey.PRODUCE: (3, 10, self._produce),
@@ -72,8 +70,10 @@ class Sink:
         topics = []
         for topic in parse_produce_request(body, version).topics:
             results = []
-            for index, _ in topic.partitions:
+            for index, records in topic.partitions:
                 key = (topic.name or "", index)
+                if records is not None and len(records) > len(self._batches.get(key, b"")):
+                    self._batches[key] = bytes(records)
                 self._offsets[key] = offset = self._offsets.get(key, -1) + 1
                 results.append(ProducePartitionResult(index, 0, offset, -1, 0))
             topics.append((topic.name, None, results))
@@ -84,7 +84,8 @@ class Sink:
         for topic in parse_fetch_request(body, version).topics:
             results = []
             for wanted in topic.partitions:
-                batch = _OFFSET.pack(wanted.fetch_offset) + self._batch[_OFFSET.size :]
+                batch = self._batches.get((topic.name or "", wanted.partition), b"")
+                batch = _OFFSET.pack(wanted.fetch_offset) + batch[_OFFSET.size :] if batch else b""
                 results.append(
                     FetchPartitionResult(
                         wanted.partition,

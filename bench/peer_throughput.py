@@ -90,7 +90,7 @@ def partitions(session: Session) -> Iterator[Sample]:
         if session.context.quick and count > 10:
             break
         run = _by_client(session, session.queue(partitions=count), 100, _count(session, 100))
-        yield from session.timed(f"{count:,} partitions, {CLIENT}, {session.durability}", run, partitions=float(count))
+        yield from session.timed(f"partitions: {count:,}, {CLIENT}, {session.durability}", run, partitions=float(count))
 
 
 def replicated(session: Session) -> Iterator[Sample]:

@@ -28,7 +28,8 @@ def tools(session: Session) -> Iterator[Sample]:
         "org.apache.kafka.tools.ConsumerPerformance", "--topic", queue, "--num-records", str(count),
         "--bootstrap-server", servers, "--timeout", "60000", jvm=_JVM,
     )  # fmt: skip
-    yield session.sample("consumer-perf-test, 1 KB", RATE, "msg/s", consumer_rate(run_tool(command)))
+    case = f"consumer-perf-test, 1 KB, {session.durability}"
+    yield session.sample(case, RATE, "msg/s", consumer_rate(run_tool(command)))
 
 
 def producer_rate(text: str) -> float:

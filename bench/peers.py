@@ -133,7 +133,7 @@ class Run:
 
 def _takes_part(system: System, workload: Workload, durability: Durability) -> bool:
     if isinstance(system, SinkSystem):
-        return workload.with_sink and durability is workload.durabilities[0]
+        return workload.with_sink
     if workload.kafka_only and system.protocol is not Protocol.KAFKA:
         return False
     return durability in system.durabilities and workload.nodes in system.nodes

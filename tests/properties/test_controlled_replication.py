@@ -44,12 +44,12 @@ class ControlledPartition(ReplicatedPartition):
     def states(self) -> BrokerStates:
         missing = {broker: record for broker, record in self.records.items() if broker not in self.live}
         fenced = [broker for broker in missing if self.random.below(2)]
-        leaving = frozenset(broker for broker in self.live if not self.random.below(20))
+        leaving = frozenset(broker for broker in self.live if not self.random.below(8))
         return BrokerStates(dict(self.live), missing, leaving=leaving).holding_back(fenced)
 
     def step(self) -> None:
         super().step()
-        if not self.random.below(20):
+        if not self.random.below(8):
             self.elect()
             self.check()
 

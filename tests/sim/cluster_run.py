@@ -249,6 +249,10 @@ class ClusterRun:
         for broker, host in self.brokers.items():
             host.disk.stop_no_more()
             self._down_until_ms[broker] = min(self._down_until_ms[broker], world.now_ms)
+            app = self.ghost.app(broker)
+            if app is not None and app.services is not None and app.services.logs.failures:
+                # A sole copy that could not be opened while its disk failed stays offline until somebody restarts it.
+                host.crash(power_loss=False)
         self.armed.clear()
 
     def _check_liveness(self) -> None:

@@ -187,7 +187,10 @@ def _file_command(path: str) -> click.Command:
         _run(common, path, 0.0, prepare)
 
     return click.Command(
-        path, callback=start, params=[*reversed(start.__click_params__)], help=f"Run the flows of {path}."
+        path,
+        callback=start,
+        params=[*reversed(getattr(start, "__click_params__", []))],
+        help=f"Run the flows of {path}.",
     )
 
 

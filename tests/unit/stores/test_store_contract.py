@@ -211,7 +211,8 @@ async def test_a_key_put_again_hangs_on_the_lease_it_was_last_put_under(workshop
     assert await store.get("left") is None
     for key in ("moved", "freed"):
         entry = await store.get(key)
-        assert entry is not None and entry.value == b"2"
+        assert entry is not None
+        assert entry.value == b"2"
     await store.revoke(second)
     assert await store.get("moved") is None
     assert await store.get("freed") is not None
