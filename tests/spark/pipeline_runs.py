@@ -52,3 +52,9 @@ class PipelineRuns:
             run = PipelineRun(self.spark, directory, chosen)
             define(run)
             return Runner(run, directory, status, tell).run_to_end()
+
+
+def forget(commits: Path, batch: int) -> None:
+    """Remove a batch from a checkpoint's list of those that are done, with the checksum that Spark keeps beside it."""
+    (commits / str(batch)).unlink()
+    (commits / f".{batch}.crc").unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from martlet.spark.pipelines.archive import DATE
 from martlet.spark.pipelines.lake.table import open_table
 from martlet.spark.pipelines.replay import read_archive
 from martlet.spark.pipelines.run_status import RunState
-from tests.spark.pipeline_runs import PipelineRuns
+from tests.spark.pipeline_runs import PipelineRuns, forget
 from tests.spark.topics import Message, Topics
 
 DAY_MS = 86_400_000
@@ -91,7 +91,7 @@ def test_a_batch_that_spark_runs_again_after_it_was_committed_is_in_the_archive_
     pipelines.finish("archive", topic=topic, to=str(path), layout=layout, compact_files=0)
     # As if the driver had died between the sink's commit and Spark's own: the batch is not known to be done.
     commits = Path(pipelines.directory("archive").checkpoint("archive")) / "commits"
-    (commits / "0").unlink()
+    forget(commits, 0)
     status = pipelines.finish("archive", topic=topic, to=str(path), layout=layout, compact_files=0)
     assert status.flows[0].rows == 200
     assert archived(spark, path) == published(messages)

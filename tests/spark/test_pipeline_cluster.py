@@ -34,7 +34,8 @@ def test_executors_elsewhere_get_the_packages_with_the_pipeline(
     topics.fill(source, 20, partitions=2)
     (tmp_path / "where.py").write_text(FLOW.format(source=source, target=target), "utf-8")
     bare_python = os.path.realpath(sys.executable)
-    options = ["--until-end", "--master", "local-cluster[2,1,700]", "--conf", "spark.driver.memory=512m"]
+    memory = ["--conf", "spark.driver.memory=512m", "--conf", "spark.executor.memory=700m"]
+    options = ["--until-end", "--master", "local-cluster[2,1,700]", *memory]
     ran = subprocess.run(
         [sys.executable, "-c", "from martlet.cli.main import main; main()", "pipeline", "run", "where.py", *options],
         cwd=tmp_path,

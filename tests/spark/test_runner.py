@@ -50,7 +50,8 @@ def test_a_stopped_run_ends_between_batches_and_the_next_one_goes_on_without_los
     assert copied == first.flows[0].rows
     assert 200 <= copied < 1000
     assert first.flows[0].lag_messages == 1000 - copied
-    assert sum(lag or 0 for lag in topics.group_lag("copy").values()) == 1000 - copied
+    told = [lag or 0 for partition, lag in topics.group_lag("copy").items() if partition.topic == source]
+    assert sum(told) == 1000 - copied
     pipelines.run("copy", copy_to(target, source), until_end=True)
     assert sorted(topics.values(target), key=str) == sorted(topics.values(source), key=str)
 

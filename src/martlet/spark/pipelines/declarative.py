@@ -49,6 +49,7 @@ def run_project(
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                cwd=directory.path,  # where the catalog's database leaves its own log
                 env=os.environ | {"PYSPARK_PYTHON": sys.executable},
             )
             while process.poll() is None:
@@ -83,14 +84,13 @@ def _command(specification: str, directory: RunDirectory, master: str, settings:
         raise RunDirectoryError(
             f"a declarative project runs on local[N] or on a Spark Connect server, sc://HOST:15002, not on {master}"
         )
-    catalog = directory.path / "catalog"
+    catalog = Path(os.path.abspath(directory.path)) / "catalog"
     lasting = {
         "spark.sql.catalogImplementation": "hive",
         "spark.sql.warehouse.dir": str(catalog / "warehouse"),
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={catalog / 'metastore'};create=true",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={catalog}",
     }
-    command = [str(tool), "run", "--spec", specification, "--remote", master]
+    command = [str(tool), "run", "--spec", os.path.abspath(specification), "--remote", master]
     for name, value in {**lasting, **settings}.items():
         command += ["--conf", f"{name}={value}"]
     return command
