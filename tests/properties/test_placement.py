@@ -178,7 +178,8 @@ def test_a_broker_without_racks_is_emptied_evenly(count: int, partitions: int, d
     chosen = place_partitions(sites, count=partitions, replication_factor=factor)
     placed = {TopicPartition("t", index): replicas for index, replicas in enumerate(chosen)}
     moves = plan_emptying(placed, BrokerId(0), sites[1:])
-    assert spread(held({**placed, **moves}.values(), sites[1:]).values()) <= 1
+    # Each replica of the emptied broker moves once and nothing else does, so one more than perfect may remain.
+    assert spread(held({**placed, **moves}.values(), sites[1:]).values()) <= 2
 
 
 @given(sites=_SITES, data=st.data())
