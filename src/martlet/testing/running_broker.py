@@ -23,7 +23,7 @@ from martlet.broker.settings import BrokerSettings
 
 T = TypeVar("T")
 
-_STOP_SECONDS: Final = 30
+_STOP_SECONDS: Final = 90
 
 
 class RunningBroker:
