@@ -44,7 +44,9 @@ def topic(cluster: RunningCluster, request: pytest.FixtureRequest) -> Iterator[s
     cluster.wait_in_sync(name)
 
 
-def publish(cluster: RunningCluster, topic: str, count: int = 1, *, seconds: float = 30) -> list[int]:
+def publish(
+    cluster: RunningCluster, topic: str, count: int = 1, *, seconds: float = 30, servers: str | None = None
+) -> list[int]:
     """Publish with a patient client; the offsets."""
     offsets: list[int] = []
     failures: list[str] = []
@@ -161,7 +163,7 @@ def test_a_leader_cut_off_from_everybody_but_a_client_acknowledges_nothing(clust
         result = client.publish(topic, 0, build_values_batch([b"into the void"]), timeout_ms=2_000)
         assert result.error_code != 0
         new_leader(cluster, topic, old)
-        publish(cluster, topic, 10)
+        publish(cluster, topic, 10, servers=cluster.servers_of(*(one for one in cluster.brokers if one != old)))
         result = client.publish(topic, 0, build_values_batch([b"into the void"]), timeout_ms=2_000)
         assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     cluster.heal()
