@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -168,6 +170,23 @@ def test_an_emptied_broker_holds_nothing_and_the_others_share_it(sites: list[Sit
             if site.broker not in placed[partition]
         )
         assert rack_crowding(replicas, racks) == best
+
+
+@pytest.mark.parametrize("count", range(2, 6))
+def test_no_other_choice_would_empty_a_broker_more_evenly(count: int) -> None:
+    sites = [Site(BrokerId(number)) for number in range(count)]
+    for partitions, factor in product(range(1, 7), range(1, count)):
+        chosen = place_partitions(sites, count=partitions, replication_factor=factor)
+        placed = {TopicPartition("t", index): replicas for index, replicas in enumerate(chosen)}
+        moves = plan_emptying(placed, BrokerId(0), sites[1:])
+        kept = held(placed.values(), sites[1:])
+        targets = [
+            [site.broker for site in sites[1:] if site.broker not in replicas]
+            for replicas in placed.values()
+            if BrokerId(0) in replicas
+        ]
+        best = min(spread([kept[broker] + choice.count(broker) for broker in kept]) for choice in product(*targets))
+        assert spread(held({**placed, **moves}.values(), sites[1:]).values()) == best
 
 
 @given(count=st.integers(2, 7), partitions=st.integers(1, 30), data=st.data())
