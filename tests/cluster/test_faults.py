@@ -182,6 +182,24 @@ def test_a_broker_with_an_empty_disk_gets_everything_back(cluster: RunningCluste
     assert differences(cluster, topic, 1) == []
 
 
+def test_a_follower_with_an_empty_disk_sends_readers_to_the_leader(cluster: RunningCluster, topic: str) -> None:
+    publish(cluster, topic, 10)
+    leader = cluster.leader_of(topic)
+    follower = next(number for number in cluster.brokers if number != leader)
+    cluster.wipe(follower)
+    cluster.links.cut(follower, leader, Cut.CLOSED)  # it stays empty
+    cluster.start(follower)
+
+    def code_at_the_follower() -> int:
+        with wire_client(cluster, follower) as client, pytest.raises(RequestRefused) as caught:
+            client.fetch(client.topic(topic), 0, 10, max_bytes=1_000)
+        return caught.value.code
+
+    passing = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
+    cluster.wait_until(lambda: code_at_the_follower() not in passing, f"broker {follower} to follow")
+    assert code_at_the_follower() == ErrorCode.OFFSET_NOT_AVAILABLE
+
+
 def test_a_damaged_tail_of_a_follower_is_fetched_again(cluster: RunningCluster, topic: str) -> None:
     publish(cluster, topic, 200)
     cluster.wait_in_sync(topic)

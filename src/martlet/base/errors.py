@@ -278,6 +278,10 @@ class StorageFailure(MartletError):
     """Reading or writing the disk failed; what is on it past the last sync is unknown."""
 
 
+class LogDamaged(StorageFailure):
+    """What a log holds is not what was written to it; the device works, these bytes are wrong."""
+
+
 class DiskFull(StorageFailure):
     """The device has no space left; the write did not happen."""
 

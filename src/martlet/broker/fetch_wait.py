@@ -110,6 +110,9 @@ class WaitingFetch:
                     look.complete = look.has_errors = True
                     broker.metrics.errors_total[error.code] += 1
                     result = FetchPartitionResult(asked.partition, _told_to_readers(error.code))
+                except StorageFailure as failure:
+                    look.complete = True
+                    result = self._failed(look.partitions[-1], asked.partition, failure)
                 if result is not None:
                     results.append(result)
             if results:
@@ -127,14 +130,14 @@ class WaitingFetch:
         partition.check_online()
         partition.check_leader_epoch(asked.current_leader_epoch)
         log = partition.log
+        if partition.leader is None:
+            _check_reaches(partition, asked.fetch_offset)
         diverging = diverging_epoch(partition, asked)
         if diverging is not None:
             look.complete = True
             return FetchPartitionResult(asked.partition, diverging_epoch=diverging)
         watermark = partition.high_watermark
-        if partition.leader is None:
-            _check_reaches(partition, asked.fetch_offset)
-        elif self._request.rack_id:
+        if partition.leader is not None and self._request.rack_id:
             nearer = preferred_read_replica(
                 partition, self._broker.image, rack=self._request.rack_id, fetch_offset=asked.fetch_offset
             )
@@ -213,7 +216,7 @@ class WaitingFetch:
     # --- reading and answering
 
     def _read_and_send(self, look: Look) -> None:
-        if all(found.slice.is_cached() for found in look.found):
+        if all(found.slice.is_quick() for found in look.found):
             self._send(look, [_read(found.slice) for found in look.found])
             return
         loop = asyncio.get_running_loop()
@@ -224,14 +227,18 @@ class WaitingFetch:
         for found, content in zip(look.found, contents, strict=True):
             result = found.results[found.position]
             if isinstance(content, StorageFailure):
-                self._broker.partitions.storage_failed(found.partition, content)
-                found.results[found.position] = FetchPartitionResult(result.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+                found.results[found.position] = self._failed(found.partition, result.partition, content)
                 continue
             self._count(found.partition, len(content))
             found.results[found.position] = result._replace(records=content)
         endpoints = add_leader_hints(self._broker, self._link, look.answer) if look.has_errors else ()
         self._answered()
         self._reply.send(encode_fetch_response(self._reply.header.api_version, look.answer, node_endpoints=endpoints))
+
+    def _failed(self, partition: Partition, index: int, failure: StorageFailure) -> FetchPartitionResult:
+        code = self._broker.partitions.read_failed(partition, failure)
+        self._broker.metrics.errors_total[code] += 1
+        return FetchPartitionResult(index, code)
 
     def _count(self, partition: Partition, size: int) -> None:
         counters = partition.counters
@@ -256,8 +263,12 @@ def diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOffs
 
 
 def _check_reaches(partition: Partition, offset: int) -> None:
-    """A follower may hold what it does not know to be committed yet; the reader is to come again."""
-    if partition.high_watermark < offset <= partition.log.end_offset:
+    """What a follower does not have, or does not know to be committed, its leader may: the reader is to ask there.
+
+    A copy may fall behind its readers, as on a new disk, and says neither OFFSET_OUT_OF_RANGE then nor that the
+    reader's history has parted from its own: who takes either for the last word starts over, or skips messages.
+    """
+    if offset > partition.high_watermark:
         raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
 
 

@@ -245,7 +245,7 @@ class GroupLag:
             place = partition.locate(offset, max_bytes=1, at_least_one=True)
             if place.size == 0:
                 return None
-            if place.is_cached() and place.size <= _LONG_READ_BYTES:
+            if place.is_quick() and place.size <= _LONG_READ_BYTES:
                 return read_batch(place, offset, epoch)
             return await asyncio.get_running_loop().run_in_executor(None, read_batch, place, offset, epoch)
         except (ApiError, StorageFailure) as failure:

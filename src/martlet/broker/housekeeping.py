@@ -1,4 +1,5 @@
-"""What a broker does by itself, now and then: recovery points, retention, compaction, and watching the disk's space.
+"""What a broker does by itself, now and then: recovery points, retention, compaction, checking of old data, and
+watching the disk's space.
 
 Each duty is a loop of its own with its own interval. Work that blocks (compaction's reading and writing, checkpoint
 files) runs in one worker thread; decisions about logs are made on the event loop. A duty that fails is logged and
@@ -23,6 +24,8 @@ from martlet.log.log_directory import LogDirectory
 logger = logging.getLogger(__name__)
 
 _DISK_CHECK_MS: Final = 1_000
+_SCRUB_MS: Final = 1_000
+_SCRUB_BYTES_AT_ONCE: Final = 1024 * 1024
 
 
 class Housekeeping:
@@ -38,6 +41,7 @@ class Housekeeping:
         self._partitions = partitions
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="martlet-housekeeping")
         self._tasks: list[asyncio.Task[None]] = []
+        self._to_scrub: list[Partition] | None = None
 
     def start(self) -> None:
         """Begin every duty."""
@@ -47,6 +51,8 @@ class Housekeeping:
         self._every(settings.retention_check_interval_ms, self.apply_retention)
         self._every(settings.cleaner_interval_ms, self.compact)
         self._every(_DISK_CHECK_MS, self.watch_disk)
+        if settings.scrub_bytes_per_second:
+            self._every(_SCRUB_MS, self.scrub)
 
     async def aclose(self) -> None:
         """End the duties; one that is under way is finished first where it must not be cut."""
@@ -104,7 +110,44 @@ class Housekeeping:
             table.full_since_ms = None
             logger.warning("the disk has space again (%d bytes); publishes are accepted", free)
 
+    async def scrub(self) -> None:
+        """Check a second's worth of what earlier processes wrote, so that damage is found while there are other copies.
+
+        Nothing joins the list later: what this process writes it has checked.
+        """
+        if self._to_scrub is None:
+            self._to_scrub = self._partitions.open_partitions()
+        left = self._settings.scrub_bytes_per_second
+        while self._to_scrub and left > 0:
+            partition = self._to_scrub[-1]
+            if partition.offline:
+                self._to_scrub.pop()
+                continue
+            checked_bytes = await self._scrub(partition, min(left, _SCRUB_BYTES_AT_ONCE))
+            left -= checked_bytes
+            if not checked_bytes:
+                self._to_scrub.pop()
+
     # --- how
+
+    async def _scrub(self, partition: Partition, max_bytes: int) -> int:
+        """Check the next part of a log; returns its size, 0 when there is no use in going on."""
+        log = partition.log
+        try:
+            piece = log.next_unchecked(max_bytes)
+            if piece is None:
+                return 0
+            try:
+                await self._in_worker(piece.read)
+            except StorageFailure:
+                # The log may have been cut while the worker read; between two turns of the loop it is not.
+                again = None if partition.offline else log.next_unchecked(max_bytes)
+                if again is not None:
+                    again.read()
+        except StorageFailure as failure:
+            self._partitions.read_failed(partition, failure)
+            return 0
+        return piece.size
 
     async def _compact(self, partition: Partition) -> None:
         now_ms = self._clock.now_ms()

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 
 from martlet.base.clock import Clock
-from martlet.base.errors import ApiError, DiskFull, ErrorCode, StorageFailure
+from martlet.base.errors import ApiError, DiskFull, ErrorCode, LogDamaged, StorageFailure
 from martlet.base.ids import Member, TopicId, TopicPartition
 from martlet.broker.flush_policy import FlushPolicy, decide_flush_mode
 from martlet.broker.flusher import Flusher
@@ -211,6 +211,22 @@ class PartitionTable:
             partition.close(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {partition.name} is offline"))
             logger.critical("storage of %s failed: %s", partition.name, error)
             self._on_storage_failure(error)
+
+    def read_failed(self, partition: Partition, error: StorageFailure) -> ErrorCode:
+        """What to tell the reader, after doing what has to be done.
+
+        A damaged copy is given up for good when there are others to copy from. A sole one goes on: what is sound in
+        it can be read.
+        """
+        if isinstance(error, LogDamaged):
+            record = self._image.partition(*partition.name)
+            if record is None or len(record.replicas) <= 1:
+                self._metrics.damaged_reads += 1
+                logger.error("%s has no other copy, and a part of it cannot be read: %s", partition.name, error)
+                return ErrorCode.CORRUPT_MESSAGE
+            partition.log.condemn(error)
+        self.storage_failed(partition, error)
+        return ErrorCode.KAFKA_STORAGE_ERROR
 
     # --- roles
 

@@ -1,7 +1,7 @@
 """Which replica a reader should rather fetch from: one in its own rack, if the leader is in another (KIP-392).
 
-A follower is named only when it is in sync, alive, holds the offset asked for, and was told that it is committed: else
-it would send the reader straight back.
+A follower is named only when it is in sync, alive, holds the offset asked for (has not deleted it either), and was told
+that it is committed: else it would send the reader straight back.
 
 Proved by: tests/unit/broker/test_follower_reads.py
 """
@@ -23,6 +23,8 @@ def preferred_read_replica(
     for progress in leader.followers():
         broker, incarnation = member = progress.member
         if member not in leader.in_sync.committed or min(progress.end_offset, told.get(broker, -1)) < fetch_offset:
+            continue
+        if partition.follower_starts.get(broker, -1) > fetch_offset:
             continue
         process = image.live(broker)
         if process is None or process.incarnation != incarnation or _rack(image, broker) != rack:

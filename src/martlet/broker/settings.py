@@ -65,6 +65,9 @@ class BrokerSettings:
     fetch_bytes_max: int = setting(57_671_680, "largest answer to one fetch")
     flush_interval_ms: int = setting(1_000, "time between flushes for topics with martlet.flush=interval")
     flush_messages: int = setting(10_000, "messages between flushes for topics with martlet.flush=messages")
+    scrub_bytes_per_second: int = setting(
+        20 * 1024 * 1024, "how fast what earlier runs wrote is checked for damage in the background; 0 for not at all"
+    )
     checkpoint_interval_ms: int = setting(5_000, "time between writes of the recovery points")
     retention_check_interval_ms: int = setting(300_000, "time between looks for segments to delete")
     cleaner_interval_ms: int = setting(15_000, "time between looks for segments to compact")

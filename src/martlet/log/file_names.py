@@ -29,6 +29,7 @@ STRAY_DIRECTORY: Final = "-stray"
 
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+DAMAGE_FOUND: Final = "damage-found"
 RECOVERY_FLOOR: Final = "recovery-floor-checkpoint"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"

@@ -3,26 +3,32 @@
 from typing import NamedTuple
 
 from martlet.base.disk import DiskFile
+from martlet.log.unchecked_bytes import UncheckedBytes
 
 
 class LogSlice(NamedTuple):
     """Whole batches of one segment, not read yet; stays readable when the segment is deleted meanwhile.
 
-    `read` may wait for the device and may run in a worker thread. `is_final` tells that waiting would not make the
-    slice longer, because the byte limit or the segment ends it and not the log.
+    `read` may wait for the device and may run in a worker thread; of `unchecked` bytes it
+    gives those before the first damage, and raises LogDamaged when that is none. `is_final` tells that waiting would not make the slice longer, because the byte limit or the segment
+    ends it and not the log.
     """
 
     file: DiskFile | None
     position: int
     size: int
     is_final: bool
+    unchecked: UncheckedBytes | None = None
 
     def read(self) -> bytes:
-        return b"" if self.file is None else self.file.pread(self.size, self.position)
+        if self.file is None:
+            return b""
+        content = self.file.pread(self.size, self.position)
+        return content if self.unchecked is None else content[: self.unchecked.check(content, self.position)]
 
-    def is_cached(self) -> bool:
-        """Whether `read` would return without waiting for the device, as far as can be told."""
-        return self.file is None or self.file.is_cached(self.position, self.size)
+    def is_quick(self) -> bool:
+        """Whether `read` neither waits for the device, as far as can be told, nor has anything to check."""
+        return self.unchecked is None and (self.file is None or self.file.is_cached(self.position, self.size))
 
 
 NOTHING = LogSlice(None, 0, 0, False)

@@ -20,13 +20,13 @@ Proved by: tests/unit/log/test_partition_log.py, tests/properties/test_log_model
 from typing import Final
 
 from martlet.base.disk import Disk, DiskFile
-from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.errors import ApiError, ErrorCode, LogDamaged
 from martlet.base.ids import TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.log.checkpoints import BrokenCheckpoint, decode_topic_id, encode_epochs, encode_offsets, encode_topic_id
 from martlet.log.compaction import CompactionPlan, Source, choose_segments
 from martlet.log.compaction_swap import commit_swap
-from martlet.log.file_names import CLEANED, DELETED, EPOCH_CHECKPOINT, PARTITION_METADATA, RECOVERY_FLOOR
+from martlet.log.file_names import CLEANED, DAMAGE_FOUND, DELETED, EPOCH_CHECKPOINT, PARTITION_METADATA, RECOVERY_FLOOR
 from martlet.log.flushing import CheckpointTicket, FlushTicket, SyncHealth
 from martlet.log.log_slice import NOTHING, Appended, LogSlice, TimestampOffset
 from martlet.log.options import LogOptions
@@ -183,6 +183,10 @@ class PartitionLog:
         self._directory_changes += 1
         self.topic_id = topic_id
 
+    def condemn(self, damage: LogDamaged) -> None:
+        """Write down durably that this copy must not be used any more: no later process opens it."""
+        self._disk.replace_file(f"{self.directory}/{DAMAGE_FOUND}", f"{damage}\n".encode())
+
     def assign_epoch(self, leader_epoch: int) -> None:
         """Note that a leader's time begins at the end of the log, before it writes anything."""
         if leader_epoch > self.epochs.latest_epoch:
@@ -313,7 +317,13 @@ class PartitionLog:
             stop = min(stop, segment.cut_before(start + max_bytes, start=start, at_least_one=at_least_one))
         if stop <= start:
             return NOTHING
-        return LogSlice(segment.file, start, stop - start, is_cut or segment.is_sealed)
+        size = stop - start
+        is_final = is_cut or segment.is_sealed
+        return LogSlice(segment.file, start, size, is_final, segment.unchecked_in(start, size))
+
+    def next_unchecked(self, max_bytes: int) -> LogSlice | None:
+        """What another process wrote and nobody has checked yet, about so many bytes of it; None when there is none."""
+        return self._segments.next_unchecked(max_bytes)
 
     def _find_sealed(self, offset: int) -> tuple[Segment, int]:
         segments = self._segments

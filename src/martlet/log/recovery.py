@@ -19,14 +19,14 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from martlet.base.disk import DirectoryEntry, Disk
-from martlet.base.errors import StorageFailure
+from martlet.base.errors import LogDamaged, StorageFailure
 from martlet.base.ids import TopicPartition
 from martlet.log.batch_scan import BatchScan
 from martlet.log.checkpoints import BrokenCheckpoint, decode_offsets
 from martlet.log.compaction_swap import finish_swaps
 from martlet.log.epoch_cache import EpochCache
 from martlet.log.epoch_recovery import recover_epochs
-from martlet.log.file_names import DELETED, LOG, SNAPSHOT, parse_offset_file
+from martlet.log.file_names import DAMAGE_FOUND, DELETED, LOG, SNAPSHOT, parse_offset_file
 from martlet.log.options import LogOptions
 from martlet.log.producer_snapshot import ProducerSnapshots
 from martlet.log.producer_state import ProducerStates
@@ -83,6 +83,9 @@ def apply_floor(checkpoint: LogCheckpoint, content: bytes, partition: TopicParti
 def load_log(disk: Disk, directory: str, options: LogOptions, checkpoint: LogCheckpoint, now_ms: int) -> LoadedLog:
     """Everything of a partition's directory; raises StorageFailure when acknowledged data is damaged or missing."""
     entries = disk.list_directory(directory)
+    if any(entry.name == DAMAGE_FOUND for entry in entries):
+        found = (disk.read_file(f"{directory}/{DAMAGE_FOUND}") or b"").decode(errors="replace").strip()
+        raise LogDamaged(f"{directory}: damage was found in it before: {found}")
     if finish_swaps(disk, directory, entries):
         entries = disk.list_directory(directory)
     return _Recovery(disk, directory, options, checkpoint, now_ms).run(entries)
@@ -212,6 +215,7 @@ class _Recovery:
             self._note_epoch(header)
         if scan.fault is not None:
             raise segment.damage(scan.position, scan.next_offset, scan.fault)
+        segment.checked_from(position)
         self._end_offset = scan.next_offset
         segment.resume(position, self._first_checked_offset)
         self._producers = self._producers_at(self._end_offset)
@@ -259,6 +263,8 @@ class _Recovery:
             if header.producer_id >= 0:
                 producers.record(header, header.last_offset, _appended_at_ms(header, now_ms))
         self._end_offset = scan.next_offset
+        if scan.fault is None:
+            segment.checked_from(position)
         return scan
 
     def _cut(self, number: int, position: int) -> None:

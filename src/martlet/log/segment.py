@@ -19,15 +19,17 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from martlet.base.disk import Disk, DiskFile
-from martlet.base.errors import DiskFull, StorageFailure
+from martlet.base.errors import DiskFull, LogDamaged, StorageFailure
 from martlet.log.batch_scan import BatchScan
 from martlet.log.file_names import INDEX, LOG, TIME_INDEX, offset_file
+from martlet.log.log_slice import LogSlice
 from martlet.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from martlet.log.offset_index import OffsetIndex, decode_offset_index
 from martlet.log.offset_index import decode_last_entry as decode_last_offset_entry
 from martlet.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from martlet.log.time_index import TimeIndex, decode_time_index
 from martlet.log.time_index import decode_last_entry as decode_last_time_entry
+from martlet.log.unchecked_bytes import UncheckedBytes
 from martlet.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, read_batch_header
 
 NO_TIMESTAMP: Final = -1
@@ -68,6 +70,7 @@ class Segment:
         "_recent_offsets",
         "_recent_positions",
         "_times",
+        "_unchecked",
         "_unindexed_bytes",
         "base_offset",
         "is_sealed",
@@ -84,6 +87,7 @@ class Segment:
         self.size = size
         self.is_sealed = False
         self._file: DiskFile | None = None
+        self._unchecked = UncheckedBytes(self.path, size) if size else None
         self._index: OffsetIndex | None = None
         self._times: TimeIndex | None = None
         self._recent_offsets: list[int] = []
@@ -178,6 +182,30 @@ class Segment:
         self.file.truncate(position)
         self.file.sync()
         self.size = position
+        self.checked_from(position)
+
+    # Trusting.
+
+    def checked_from(self, position: int) -> None:
+        """The checksums of all batches from `position` on hold."""
+        if self._unchecked is not None:
+            self._unchecked.trust_from(position)
+            if not self._unchecked.end:
+                self._unchecked = None
+
+    def unchecked_in(self, position: int, size: int) -> UncheckedBytes | None:
+        """What has to be checked when these bytes are read; None when they can be relied on."""
+        unchecked = self._unchecked
+        return unchecked if unchecked is not None and unchecked.covers(position, size) else None
+
+    def next_unchecked(self, max_bytes: int) -> LogSlice | None:
+        """The first batches that nobody has checked, about so many bytes; None when all have been."""
+        unchecked = self._unchecked
+        if unchecked is None or unchecked.checked >= min(unchecked.end, self.size):
+            return None
+        start = unchecked.checked
+        stop = self.cut_before(start + max_bytes, start=start, at_least_one=True)
+        return LogSlice(self.file, start, stop - start, is_final=True, unchecked=unchecked)
 
     # Finding.
 
@@ -253,9 +281,9 @@ class Segment:
         """A walk over the batches from `position` on."""
         return BatchScan(self.file, position, self.size, next_offset=next_offset, check_crc=check_crc)
 
-    def damage(self, position: int, offset: int, what: str) -> StorageFailure:
+    def damage(self, position: int, offset: int, what: str) -> LogDamaged:
         """The error for bytes that should be batches and are not."""
-        return StorageFailure(f"{self.path}: damaged at byte {position}, near offset {offset}: {what}")
+        return LogDamaged(f"{self.path}: damaged at byte {position}, near offset {offset}: {what}")
 
     def _place_at(self, position: int) -> BatchPlace | None:
         head = self.file.pread(HEADER_BYTES, position)

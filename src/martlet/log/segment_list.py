@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from martlet.base.invariant import invariant
+from martlet.log.log_slice import LogSlice
 from martlet.log.segment import Segment
 
 _OPEN_SEALED_MAX: Final = 4
@@ -43,6 +44,16 @@ class SegmentList:
 
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self._segments)
+
+    def next_unchecked(self, max_bytes: int) -> LogSlice | None:
+        """What another process wrote and nobody has checked yet, about so many bytes of it; None when there is none."""
+        for segment in self._segments:
+            piece = segment.next_unchecked(max_bytes)
+            if piece is not None:
+                if segment.is_sealed:
+                    self.used(segment)
+                return piece
+        return None
 
     def number_at(self, offset: int) -> int:
         """Number of the segment whose range holds `offset`; the first one for all that lies before."""

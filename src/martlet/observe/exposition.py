@@ -96,6 +96,9 @@ class _BrokerCollector(Collector):
             "martlet_parked_produces", "Publishes waiting for a flush or for replicas.", metrics.parked_produces
         )
         yield _histogram("martlet_flush_seconds", "Time to force a log to the disk.", metrics.flush_seconds)
+        yield CounterMetricFamily(
+            "martlet_damaged_reads", "Reads refused because a sole copy is damaged there.", metrics.damaged_reads
+        )
         yield CounterMetricFamily("martlet_flush_failures", "Flushes the disk failed.", metrics.flush_failures)
         yield _histogram("martlet_loop_lag_seconds", "Lateness of the event loop.", metrics.loop_lag_seconds)
 

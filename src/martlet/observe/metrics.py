@@ -133,6 +133,7 @@ class BrokerMetrics:
     """Publishes waiting for a flush or for replicas at this moment."""
     flush_seconds: DurationHistogram = field(default_factory=lambda: DurationHistogram(FLUSH_SECONDS))
     flush_failures: int = 0
+    damaged_reads: int = 0
     loop_lag_seconds: DurationHistogram = field(default_factory=lambda: DurationHistogram(LOOP_LAG_SECONDS))
     group_rebalances: int = 0
     """Assignments made anew, by clients or by the broker."""

@@ -231,10 +231,18 @@ class ReplicaTableBench:
         return answer
 
     def replica_fetch(
-        self, follower: Member, offset: int, *, epoch: int = 0, last_epoch: int = -1, watermark: int = 0, **request: Any
+        self,
+        follower: Member,
+        offset: int,
+        *,
+        epoch: int = 0,
+        last_epoch: int = -1,
+        log_start: int = 0,
+        watermark: int = 0,
+        **request: Any,
     ) -> FetchAnswer:
         """A follower's fetch of partition 0."""
-        asked = FetchPartition(0, epoch, offset, last_epoch, 0, 1 << 20, high_watermark=watermark)
+        asked = FetchPartition(0, epoch, offset, last_epoch, log_start, 1 << 20, high_watermark=watermark)
         whole: dict[str, Any] = {
             "replica_id": follower.broker,
             "replica_epoch": follower.incarnation,

@@ -87,7 +87,60 @@ async def test_a_follower_shows_readers_what_it_knows_to_be_committed() -> None:
         assert len(answer.result.records) * 2 == bench.partition().log.size_bytes
         assert read(bench, 1).error is ErrorCode.NONE
         assert read(bench, 2).error is ErrorCode.OFFSET_NOT_AVAILABLE
-        assert read(bench, 3).error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_a_follower_sends_a_reader_that_is_ahead_of_it_to_the_leader_and_never_out_of_range() -> None:
+    # Its disk may have been replaced. A reader may take OFFSET_OUT_OF_RANGE for the last word and begin elsewhere.
+    async with replica_table() as bench:
+        bench.store(record(leader=SECOND, epoch=3))
+        assert read(bench, 7).error is ErrorCode.OFFSET_NOT_AVAILABLE
+        copied(bench, 0, epoch=3)
+        bench.partition().take_high_watermark(1)
+        assert read(bench, 2).error is ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("copied_count", [0, 1])
+async def test_a_follower_does_not_call_a_reader_diverged_that_is_ahead_of_it(copied_count: int) -> None:
+    async with replica_table() as bench:
+        bench.store(record(leader=SECOND, epoch=3))
+        for offset in range(copied_count):
+            copied(bench, offset, epoch=3)
+        bench.partition().take_high_watermark(copied_count)
+        answer = bench.fetch(FetchPartition(0, 3, 7, 3), max_wait_ms=0)
+        assert answer.error is ErrorCode.OFFSET_NOT_AVAILABLE
+        assert answer.result.diverging_epoch is None
+
+
+async def test_a_reader_that_waits_at_a_follower_whose_log_is_cut_is_sent_to_the_leader() -> None:
+    async with replica_table() as bench:
+        bench.store(record(leader=SECOND, epoch=3))
+        copied(bench, 0, epoch=3)
+        bench.partition().take_high_watermark(1)
+        waiting = bench.fetch(FetchPartition(0, -1, 1), max_wait_ms=60_000)
+        bench.partition().start_at(0, bench.clock.now_ms())
+        await bench.settle()
+        assert waiting.error is ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+async def test_an_offset_that_the_leader_does_not_have_is_out_of_range() -> None:
+    async with replica_table() as bench:
+        replicated_once(bench)
+        assert read(bench, 2).error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_an_offset_before_a_followers_start_is_out_of_range() -> None:
+    async with replica_table() as bench:
+        bench.store(record(leader=SECOND, epoch=3))
+        bench.partition().start_at(5, bench.clock.now_ms())
+        assert read(bench, 4).error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_no_reader_is_sent_to_a_follower_that_has_deleted_the_offset_already() -> None:
+    async with replica_table() as bench:
+        replicated_once(bench)
+        bench.replica_fetch(SECOND, 1, last_epoch=0, log_start=1)
+        assert read(bench, 0, rack="r2").result.preferred_read_replica == -1
+        assert read(bench, 1, rack="r2").result.preferred_read_replica == 2
 
 
 async def test_a_reader_that_waits_at_a_follower_is_woken_when_more_is_committed() -> None:

@@ -115,7 +115,7 @@ def test_without_room_for_a_batch_nothing_is_found_unless_wanted() -> None:
     assert log.locate(0, max_bytes=10, end_offset=4, at_least_one=True).size > 10
     assert log.locate(0, max_bytes=0, end_offset=0, at_least_one=True) == NOTHING
     assert NOTHING.read() == b""
-    assert NOTHING.is_cached()
+    assert NOTHING.is_quick()
 
 
 def test_the_end_of_the_log_is_empty_and_beyond_it_an_error() -> None:

@@ -1,0 +1,59 @@
+"""A sole copy with a wrong byte in what was flushed long ago: that place is refused, and nothing else suffers."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from martlet.base.errors import ErrorCode
+from tests.broker.broker_process import BrokerProcess
+from tests.broker.raw_client import RawClient
+from tests.broker.requests import create_topic, fetch_one, publish_values, read_all, records_of, values_of
+from tests.broker.scrape import scrape, wait_until
+
+_COUNT = 200
+
+
+def _damage(process: BrokerProcess, topic: str) -> None:
+    [file] = Path(process.data).rglob(f"{topic}-0/*.log")
+    content = bytearray(file.read_bytes())
+    content[len(content) // _COUNT * 50 + 65] ^= 0xFF  # in the records of batch 50
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+def test_only_the_damaged_place_of_a_sole_copy_is_refused(
+    make_process: Callable[..., BrokerProcess], ending: str
+) -> None:
+    process = make_process(checkpoint_interval_ms=50, scrub_bytes_per_second=0)
+    with RawClient(process.address) as client:
+        topic = create_topic(client)
+        for number in range(_COUNT):
+            publish_values(client, topic, b"%03d" % number + b"x" * 200)
+    time.sleep(0.5)  # so that the recovery point is at the end
+    getattr(process, ending)()
+    _damage(process, topic)
+    process.start()
+    with RawClient(process.address) as client:
+        before = records_of(fetch_one(client, topic))
+        assert [value[:3] for value in values_of(before) if value] == [b"%03d" % number for number in range(50)]
+        assert fetch_one(client, topic, offset=50).error_code == ErrorCode.CORRUPT_MESSAGE
+        after = values_of(read_all(client, topic, offset=51))
+        assert [value[:3] for value in after if value] == [b"%03d" % number for number in range(51, _COUNT)]
+        publish_values(client, topic, b"goes on")
+        assert scrape(process.operations_url)["martlet_damaged_reads_total"] == 1
+
+
+def test_damage_is_found_in_the_background(make_process: Callable[..., BrokerProcess]) -> None:
+    process = make_process()
+    with RawClient(process.address) as client:
+        topic = create_topic(client)
+        for number in range(_COUNT):
+            publish_values(client, topic, b"%03d" % number + b"x" * 200)
+    process.stop()
+    _damage(process, topic)
+    process.start()
+    wait_until(
+        lambda: scrape(process.operations_url)["martlet_damaged_reads_total"] == 1, "the broker to find the damage"
+    )
