@@ -24,6 +24,7 @@ from martlet.base.ids import NO_LEADER_EPOCH, BrokerId, Member, TopicId, TopicPa
 from martlet.base.invariant import invariant
 from martlet.broker.flush_policy import FlushMode, FlushPolicy
 from martlet.broker.partition_role import partition_state
+from martlet.broker.refused_batches import RefusedBatches
 from martlet.broker.replica_log import ReplicaLog
 from martlet.cluster.records import PartitionRecord
 from martlet.cluster.topic_names import is_internal_topic
@@ -87,6 +88,7 @@ class Partition:
         "me",
         "name",
         "policy",
+        "refused",
         "replica_log",
         "replication",
         "told_high_watermarks",
@@ -128,6 +130,8 @@ class Partition:
         """What each follower was last told, while this replica leads."""
         self.follower_starts: dict[BrokerId, int] = {}
         """Where each follower's log started at its last fetch, while this replica leads."""
+        self.refused = RefusedBatches()
+        """What producers will send again, and nothing behind it may overtake."""
         self.closed_with: ApiError | None = None
         """Why the replica can no longer be used: its storage failed, its topic was deleted, it was moved away."""
         self.flush_in_progress = False
@@ -262,6 +266,8 @@ class Partition:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if header.is_transactional:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions")
+        if self.refused:
+            self.refused.check(header, now_ms)
         try:
             appended = self.log.append(records, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except StorageFailure as failure:

@@ -9,9 +9,9 @@ from martlet.log.unchecked_bytes import UncheckedBytes
 class LogSlice(NamedTuple):
     """Whole batches of one segment, not read yet; stays readable when the segment is deleted meanwhile.
 
-    `read` may wait for the device and may run in a worker thread; of `unchecked` bytes it
-    gives those before the first damage, and raises LogDamaged when that is none. `is_final` tells that waiting would not make the slice longer, because the byte limit or the segment
-    ends it and not the log.
+    `read` may wait for the device and may run in a worker thread; of `unchecked` bytes it gives those before the first
+    damage, and raises LogDamaged when that is none. `is_final` tells that waiting would not make the slice longer,
+    because the byte limit or the segment ends it and not the log.
     """
 
     file: DiskFile | None

@@ -1,8 +1,8 @@
 """The part of a segment that another process wrote, whose checksums are looked at before anybody is given its bytes.
 
-What this process appended it has checked on the way in. What it found on disk may have suffered since it was flushed, and
-to check all of it at start would make every restart as long as the log; so it is checked when it is first read, and
-bit by bit in the background.
+What this process appended it has checked on the way in. What it found on disk may have suffered since it was flushed,
+and to check all of it at start would make every restart as long as the log; so it is checked when it is first read,
+and bit by bit in the background.
 
 Invariants: (1) bytes are called checked only when every batch in them was whole, in order and matched its checksum;
 (2) remembered are the stretch from the beginning of the file and the one last read: who reads on does not check again,

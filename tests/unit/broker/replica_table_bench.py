@@ -212,8 +212,20 @@ class ReplicaTableBench:
 
     # --- requests
 
-    def produce(self, *values: bytes, acks: int = -1, timeout_ms: int = 60_000, version: int = 12) -> ProduceAnswer:
-        batch = bytearray(build_batch([(self.clock.now_ms(), None, value, ()) for value in values or (b"v",)]))
+    def produce(
+        self,
+        *values: bytes,
+        acks: int = -1,
+        timeout_ms: int = 60_000,
+        version: int = 12,
+        producer: tuple[int, int, int] = (-1, -1, -1),
+    ) -> ProduceAnswer:
+        """A publish; `producer` is id, epoch and first sequence number."""
+        records = [(self.clock.now_ms(), None, value, ()) for value in values or (b"v",)]
+        producer_id, producer_epoch, sequence = producer
+        batch = bytearray(
+            build_batch(records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence)
+        )
         chunks = encode_produce_request(
             version, topics=[("orders", None, [(0, memoryview(batch))])], acks=acks, timeout_ms=timeout_ms
         )

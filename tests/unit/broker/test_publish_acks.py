@@ -125,6 +125,23 @@ async def test_a_broker_that_lost_touch_with_its_cluster_appends_nothing() -> No
         assert bench.partition().log.end_offset == 0
 
 
+@pytest.mark.parametrize("is_known", [True, False], ids=["a known producer", "a new producer"])
+async def test_a_batch_behind_one_that_was_refused_for_a_passing_reason_waits_for_it(is_known: bool) -> None:
+    async with replica_table() as bench:
+        bench.store(record(in_sync=(ME,)))
+        first = int(is_known)
+        if is_known:
+            assert bench.produce(producer=(7, 0, 0)).error is ErrorCode.NONE
+        bench.may_act = False
+        assert bench.produce(producer=(7, 0, first)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        bench.may_act = True
+        assert bench.produce(producer=(7, 0, first + 1)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert bench.partition().log.end_offset == first
+        for sequence in (first, first + 1):
+            assert bench.produce(producer=(7, 0, sequence)).error is ErrorCode.NONE
+        assert bench.produce(producer=(7, 0, first + 3)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 async def test_a_broker_that_loses_touch_after_the_append_acknowledges_nothing() -> None:
     async with replica_table() as bench:
         bench.store(record(in_sync=(ME, SECOND)))

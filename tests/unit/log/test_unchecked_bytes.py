@@ -1,4 +1,4 @@
-"""Bytes that an earlier process wrote: given out only when their checksums hold, and checked no more often than needed."""
+"""Bytes that an earlier process wrote: given out when their checksums hold, and checked no more often than needed."""
 
 import pytest
 from hypothesis import assume, given

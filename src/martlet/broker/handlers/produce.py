@@ -12,6 +12,7 @@ does not see version 0. v7 zstd, v8 per-record errors, v10 leader hints, v13 top
   committed, that is when every replica in sync holds it. With one replica that is the same.
 - acks=all needs as many replicas in sync as the topic demands, before the append (NOT_ENOUGH_REPLICAS) and after it
   (NOT_ENOUGH_REPLICAS_AFTER_APPEND: the batch is in the log and may yet be committed).
+- A batch behind one that was refused for a passing reason is refused like it, see `refused_batches`.
 - Nothing is appended, and nothing is acknowledged, by a broker that has lost touch with its cluster, or under another
   leader epoch than the one in which it was appended.
 Deviation: transactional publishes are refused with INVALID_TXN_STATE until transactions are served.
@@ -22,6 +23,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
 from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.ids import TopicId
 from martlet.broker.leader_hint import add_leader_hints
 from martlet.broker.partition import LONG_CHECK_BYTES, Partition
 from martlet.broker.request import Link, Reply
@@ -29,7 +31,7 @@ from martlet.broker.services import BrokerServices
 from martlet.log.validation import InvalidRecords, check_client_batch
 from martlet.observe.metrics import BrokerMetrics, DropReason
 from martlet.wire.api_keys import ApiKey
-from martlet.wire.batch import BatchHeader
+from martlet.wire.batch import HEADER_BYTES, BatchHeader, read_batch_header
 from martlet.wire.leader_hints import NodeEndpoint
 from martlet.wire.produce import (
     ProducePartitionResult,
@@ -107,6 +109,8 @@ def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, rep
             except ApiError as error:
                 has_errors = True
                 results.append(_refused(broker.metrics, index, error))
+                if error.retriable and records is not None:
+                    _remember_refusal(broker, topic, index, records, error.code)
                 continue
             next_offset = appended.last_offset + 1
             if next_offset > (partition.high_watermark if by_all else partition.own_offset):
@@ -285,6 +289,18 @@ def _partition(broker: BrokerServices, topic: ProduceTopic, index: int) -> Parti
     if partition.internal:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is written by the broker only")
     return partition
+
+
+def _remember_refusal(
+    broker: BrokerServices, topic: ProduceTopic, index: int, records: memoryview, code: ErrorCode
+) -> None:
+    name = topic.name
+    if name is None:
+        known = broker.image.topic_by_id(TopicId(topic.topic_id or b""))
+        name = known.name if known is not None else None
+    partition = broker.partitions.hosted(name, index) if name is not None else None
+    if partition is not None and len(records) >= HEADER_BYTES:
+        partition.refused.note(read_batch_header(records), code, broker.clock.now_ms())
 
 
 def _refusal_of_all(broker: BrokerServices, request: ProduceRequest) -> ApiError | None:

@@ -1,0 +1,77 @@
+"""Batches behind a refused one wait for it; nobody waits for a batch that does not come again."""
+
+import pytest
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.broker.refused_batches import PRODUCERS_MAX, REMEMBERED_MS, RefusedBatches
+from martlet.wire.batch import BatchHeader, build_batch, read_batch_header
+
+REASON = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def batch(sequence: int, *, producer: int = 7, epoch: int = 0) -> BatchHeader:
+    return read_batch_header(
+        build_batch([(0, None, b"v", ())], producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
+    )
+
+
+def refused(*sequences: int) -> RefusedBatches:
+    batches = RefusedBatches()
+    for sequence in sequences:
+        batches.note(batch(sequence), REASON, 1_000)
+    return batches
+
+
+def is_refused(batches: RefusedBatches, header: BatchHeader, now_ms: int = 1_001) -> bool:
+    try:
+        batches.check(header, now_ms)
+    except ApiError as error:
+        return error.code is REASON
+    return False
+
+
+def test_a_batch_behind_a_refused_one_is_refused_for_the_same_reason_until_that_one_comes() -> None:
+    batches = refused(3)
+    assert is_refused(batches, batch(4))
+    assert is_refused(batches, batch(5))
+    assert not is_refused(batches, batch(3))
+    assert not is_refused(batches, batch(4))
+    assert not batches
+
+
+def test_the_first_refused_batch_counts() -> None:
+    assert is_refused(refused(4, 3, 5), batch(4))
+
+
+def test_what_came_before_the_refused_batch_may_come_again() -> None:
+    batches = refused(3)
+    assert not is_refused(batches, batch(2))
+    assert is_refused(batches, batch(4))
+
+
+@pytest.mark.parametrize(
+    "other", [batch(4, epoch=1), batch(4, producer=8), batch(-1, producer=-1)], ids=["epoch", "producer", "none"]
+)
+def test_another_producer_or_epoch_is_not_concerned(other: BatchHeader) -> None:
+    assert not is_refused(refused(3), other)
+
+
+@pytest.mark.parametrize("now_ms", [1_000 + REMEMBERED_MS, 0])
+def test_nobody_waits_for_ever_nor_by_a_clock_that_was_put_back(now_ms: int) -> None:
+    batches = refused(3)
+    assert not is_refused(batches, batch(4), now_ms)
+    assert not batches
+
+
+def test_only_so_many_producers_are_remembered() -> None:
+    batches = RefusedBatches()
+    for producer in range(PRODUCERS_MAX + 1):
+        batches.note(batch(0, producer=producer), REASON, 0)
+    assert not is_refused(batches, batch(1, producer=0))
+    assert is_refused(batches, batch(1, producer=1))
+
+
+def test_batches_without_a_producer_are_not_remembered() -> None:
+    batches = RefusedBatches()
+    batches.note(batch(-1, producer=-1), REASON, 0)
+    assert not batches
