@@ -26,6 +26,9 @@ READY_SECONDS_MAX: Final = 120.0
 STOP_SECONDS_MAX: Final = 90.0
 
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+_IDLE_SECONDS_MAX: Final = 20.0
+_IDLE_LOOK_SECONDS: Final = 0.5
+_IDLE_SHARE: Final = 0.05
 
 
 class ProcessFailed(Exception):
@@ -171,6 +174,16 @@ class ServerProcess:
         """Processor time it has used, in user and kernel."""
         fields = Path(f"/proc/{self.pid}/stat").read_text("ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+
+    def wait_idle(self) -> None:
+        """Wait until it has nothing to do: a broker goes on preparing itself for a second after its start."""
+        deadline = time.monotonic() + _IDLE_SECONDS_MAX
+        while time.monotonic() < deadline:
+            before = self.cpu_seconds()
+            time.sleep(_IDLE_LOOK_SECONDS)
+            if self.cpu_seconds() - before <= _IDLE_LOOK_SECONDS * _IDLE_SHARE:
+                return
+        raise ProcessFailed(f"the process is not idle {_IDLE_SECONDS_MAX:.0f} s after its start")
 
     def __enter__(self) -> Self:
         return self

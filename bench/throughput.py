@@ -48,6 +48,7 @@ def _under_load(
     context: Context, server: ServerProcess, specification: dict[str, Any], *, writes_bytes: int = 0
 ) -> tuple[dict[str, Any], float]:
     """The load client's result, and the share of one processor the server used meanwhile."""
+    server.wait_idle()
     settle()
     if writes_bytes:
         touch_pages(context.work, writes_bytes)

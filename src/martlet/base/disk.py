@@ -11,11 +11,13 @@ when it returns; (D3) no call buffers in this process: what returned is in the k
 
 import errno
 import os
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from typing_extensions import Buffer
 
 from martlet.base.errors import DiskFull, StorageFailure
+
+_SMALL_READ_BYTES: Final = 32_768
 
 
 class DirectoryEntry(NamedTuple):
@@ -43,6 +45,10 @@ class DiskFile(Protocol):
 
     def is_cached(self, position: int, size: int) -> bool:
         """Whether a `pread` of this range would return without waiting for the device, as far as can be told."""
+        ...
+
+    def pread_now(self, size: int, position: int) -> bytes | None:
+        """Exactly `size` bytes from `position`; None when they would have to be waited for."""
         ...
 
     def truncate(self, size: int) -> None: ...
@@ -155,6 +161,21 @@ class SystemFile:
                 return True
             raise storage_failure(error, self.path) from error
         return True
+
+    def pread_now(self, size: int, position: int) -> bytes | None:
+        if size > _SMALL_READ_BYTES:
+            return self.pread(size, position) if self.is_cached(position, size) else None
+        # Asking and reading in one call; what is read is copied once more, so only where it is little.
+        data = bytearray(size)
+        try:
+            count = os.preadv(self._fd, [data], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
+                return self.pread(size, position)
+            raise storage_failure(error, self.path) from error
+        return bytes(data) if count == size else None
 
     def truncate(self, size: int) -> None:
         try:

@@ -216,8 +216,14 @@ class WaitingFetch:
     # --- reading and answering
 
     def _read_and_send(self, look: Look) -> None:
-        if all(found.slice.is_quick() for found in look.found):
-            self._send(look, [_read(found.slice) for found in look.found])
+        contents: list[bytes | StorageFailure] = []
+        for found in look.found:
+            content = _read_now(found.slice)
+            if content is None:
+                break
+            contents.append(content)
+        else:
+            self._send(look, contents)
             return
         loop = asyncio.get_running_loop()
         reading = loop.run_in_executor(None, lambda: [_read(found.slice) for found in look.found])
@@ -290,5 +296,12 @@ def _as_it_was(look: Look, contents: list[bytes | StorageFailure]) -> list[bytes
 def _read(piece: LogSlice) -> bytes | StorageFailure:
     try:
         return piece.read()
+    except StorageFailure as failure:
+        return failure
+
+
+def _read_now(piece: LogSlice) -> bytes | StorageFailure | None:
+    try:
+        return piece.read_now()
     except StorageFailure as failure:
         return failure

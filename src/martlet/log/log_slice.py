@@ -26,6 +26,12 @@ class LogSlice(NamedTuple):
         content = self.file.pread(self.size, self.position)
         return content if self.unchecked is None else content[: self.unchecked.check(content, self.position)]
 
+    def read_now(self) -> bytes | None:
+        """The same, unless it would wait for the device or has something to check: then None."""
+        if self.file is None:
+            return b""
+        return None if self.unchecked is not None else self.file.pread_now(self.size, self.position)
+
     def is_quick(self) -> bool:
         """Whether `read` neither waits for the device, as far as can be told, nor has anything to check."""
         return self.unchecked is None and (self.file is None or self.file.is_cached(self.position, self.size))

@@ -87,6 +87,9 @@ class SimFile:
         self._check_alive()
         return not self._disk.cold
 
+    def pread_now(self, size: int, position: int) -> bytes | None:
+        return self.pread(size, position) if self.is_cached(position, size) else None
+
     def truncate(self, size: int) -> None:
         self._check_alive()
         self._disk.resize(self._node, size)

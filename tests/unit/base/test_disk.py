@@ -75,6 +75,17 @@ def test_what_was_just_written_is_cached(disk: Disk, tmp_path: Path) -> None:
     file.close()
 
 
+@pytest.mark.parametrize("size", [1, 5_000, 100_000])
+def test_what_is_cached_can_be_read_at_once(disk: Disk, tmp_path: Path, size: int) -> None:
+    file = disk.open(str(tmp_path / "a.log"), create=True)
+    content = bytes(range(250)) * 400
+    file.append(content)
+    assert file.pread_now(size, 0) == content[:size]
+    assert file.pread_now(size, 100_000 - size) == content[-size:]
+    assert file.pread_now(0, 100_000) == b""
+    file.close()
+
+
 def test_a_missing_file_is_a_storage_failure_that_names_it(disk: Disk, tmp_path: Path) -> None:
     with pytest.raises(StorageFailure, match=r"absent\.log: No such file") as caught:
         disk.open(str(tmp_path / "absent.log"))
@@ -107,6 +118,7 @@ def test_using_a_closed_file_is_a_storage_failure(disk: Disk, tmp_path: Path) ->
         lambda: file.pread(1, 0),
         lambda: file.truncate(0),
         lambda: file.is_cached(0, 1),
+        lambda: file.pread_now(1, 0),
     ):
         with pytest.raises(StorageFailure):
             use()

@@ -252,6 +252,7 @@ def test_cold_data_is_said_to_be_so() -> None:
     assert file.is_cached(0, 1)
     disk.cold = True
     assert not file.is_cached(0, 1)
+    assert file.pread_now(1, 0) is None
 
 
 def test_directories_are_renamed_and_removed_with_their_content() -> None:
