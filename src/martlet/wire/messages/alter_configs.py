@@ -3,10 +3,12 @@
 Versions 0–2; v2 is the first flexible one.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class AlterableConfig:
     """One value to set; values not named fall back to their defaults."""
 
@@ -14,7 +16,7 @@ class AlterableConfig:
     value: str | None = None
 
 
-@dataclass(slots=True)
+@message
 class AlterConfigsResource:
     """The whole new configuration of one resource; types as in DescribeConfigs."""
 
@@ -23,7 +25,7 @@ class AlterConfigsResource:
     configs: list[AlterableConfig] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class AlterConfigsRequest:
     """Configurations to replace, or with `validate_only` to check."""
 
@@ -31,7 +33,7 @@ class AlterConfigsRequest:
     validate_only: bool = False
 
 
-@dataclass(slots=True)
+@message
 class AlterConfigsResourceResponse:
     """What became of one resource."""
 
@@ -41,7 +43,7 @@ class AlterConfigsResourceResponse:
     resource_name: str = ""
 
 
-@dataclass(slots=True)
+@message
 class AlterConfigsResponse:
     """The results, one per resource."""
 

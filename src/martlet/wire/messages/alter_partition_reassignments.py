@@ -3,10 +3,12 @@
 Versions 0–1, both flexible. v1 says whether the number of replicas may change.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class ReassignablePartition:
     """Where one partition is to lie, preferred leader first; None cancels its move."""
 
@@ -14,7 +16,7 @@ class ReassignablePartition:
     replicas: list[int] | None = None
 
 
-@dataclass(slots=True)
+@message
 class ReassignableTopic:
     """Partitions of one topic."""
 
@@ -22,7 +24,7 @@ class ReassignableTopic:
     partitions: list[ReassignablePartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class AlterPartitionReassignmentsRequest:
     """The wished moves."""
 
@@ -31,7 +33,7 @@ class AlterPartitionReassignmentsRequest:
     topics: list[ReassignableTopic] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ReassignablePartitionResponse:
     """What became of one wish."""
 
@@ -40,7 +42,7 @@ class ReassignablePartitionResponse:
     error_message: str | None = None
 
 
-@dataclass(slots=True)
+@message
 class ReassignableTopicResponse:
     """The results of one topic."""
 
@@ -48,7 +50,7 @@ class ReassignableTopicResponse:
     partitions: list[ReassignablePartitionResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class AlterPartitionReassignmentsResponse:
     """The results, one per partition named."""
 

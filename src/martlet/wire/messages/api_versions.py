@@ -5,10 +5,12 @@ response name features whose lowest level is 0. A request of a version the broke
 layout of v0, and the response's header is always version 0: see `wire.headers`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class ApiVersionsRequest:
     """What the client says about itself; all versions before 3 are empty."""
 
@@ -16,7 +18,7 @@ class ApiVersionsRequest:
     client_software_version: str = ""
 
 
-@dataclass(slots=True)
+@message
 class ApiVersion:
     """The range of versions served for one API."""
 
@@ -25,7 +27,7 @@ class ApiVersion:
     max_version: int = 0
 
 
-@dataclass(slots=True)
+@message
 class SupportedFeatureKey:
     """The levels of one feature that this broker could run at."""
 
@@ -34,7 +36,7 @@ class SupportedFeatureKey:
     max_version: int = 0
 
 
-@dataclass(slots=True)
+@message
 class FinalizedFeatureKey:
     """The levels of one feature that the cluster has agreed on."""
 
@@ -43,7 +45,7 @@ class FinalizedFeatureKey:
     min_version_level: int = 0
 
 
-@dataclass(slots=True)
+@message
 class ApiVersionsResponse:
     """The broker's offer; the feature fields are tagged, so at their defaults they take no bytes."""
 

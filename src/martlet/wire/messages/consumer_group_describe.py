@@ -3,12 +3,13 @@
 Versions 0–1, all flexible. v1 says for each member which protocol it uses.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from martlet.wire.message import message
 from martlet.wire.messages.authorized_operations import OPERATIONS_NOT_REQUESTED
 
 
-@dataclass(slots=True)
+@message
 class ConsumerGroupDescribeRequest:
     """The groups wanted."""
 
@@ -16,7 +17,7 @@ class ConsumerGroupDescribeRequest:
     include_authorized_operations: bool = False
 
 
-@dataclass(slots=True)
+@message
 class TopicPartitions:
     """Partitions of one topic."""
 
@@ -25,14 +26,14 @@ class TopicPartitions:
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class Assignment:
     """Partitions of a member."""
 
     topic_partitions: list[TopicPartitions] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class Member:
     """One member: what it owns now and what it is meant to own; type 0 is classic, 1 consumer, -1 unknown."""
 
@@ -49,7 +50,7 @@ class Member:
     member_type: int = -1  # v1+
 
 
-@dataclass(slots=True)
+@message
 class DescribedGroup:
     """One group."""
 
@@ -64,7 +65,7 @@ class DescribedGroup:
     authorized_operations: int = OPERATIONS_NOT_REQUESTED
 
 
-@dataclass(slots=True)
+@message
 class ConsumerGroupDescribeResponse:
     """The answers, one per group."""
 

@@ -3,10 +3,12 @@
 Versions 0–1, all flexible. v1 adds subscribing by a regular expression, and makes the member choose its own id.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class TopicPartitions:
     """Partitions of one topic; in both directions."""
 
@@ -14,7 +16,7 @@ class TopicPartitions:
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ConsumerGroupHeartbeatRequest:
     """One heartbeat; None and -1 stand for "unchanged since the last one".
 
@@ -33,14 +35,14 @@ class ConsumerGroupHeartbeatRequest:
     topic_partitions: list[TopicPartitions] | None = None
 
 
-@dataclass(slots=True)
+@message
 class Assignment:
     """The partitions a member may own."""
 
     topic_partitions: list[TopicPartitions] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ConsumerGroupHeartbeatResponse:
     """The epoch the member is in and, when there is something new, its assignment (None: as before)."""
 

@@ -3,17 +3,19 @@
 Versions 0–3. v2 is the first flexible one; v3 may answer THROTTLING_QUOTA_EXCEEDED.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class CreatePartitionsAssignment:
     """The brokers that shall hold one new partition."""
 
     broker_ids: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class CreatePartitionsTopic:
     """One topic and its wanted number of partitions; None for the assignments lets the broker place them."""
 
@@ -22,7 +24,7 @@ class CreatePartitionsTopic:
     assignments: list[CreatePartitionsAssignment] | None = None
 
 
-@dataclass(slots=True)
+@message
 class CreatePartitionsRequest:
     """Topics to grow, or with `validate_only` to check."""
 
@@ -31,7 +33,7 @@ class CreatePartitionsRequest:
     validate_only: bool = False
 
 
-@dataclass(slots=True)
+@message
 class CreatePartitionsTopicResult:
     """What became of one topic."""
 
@@ -40,7 +42,7 @@ class CreatePartitionsTopicResult:
     error_message: str | None = None
 
 
-@dataclass(slots=True)
+@message
 class CreatePartitionsResponse:
     """The results, one per topic asked for."""
 

@@ -4,10 +4,12 @@ Versions 2–7. v4 allows -1 for the broker's default of partitions and replicas
 was created; v6 may answer THROTTLING_QUOTA_EXCEEDED; v7 returns the topic id.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class CreatableReplicaAssignment:
     """The brokers that shall hold one partition, the preferred leader first."""
 
@@ -15,7 +17,7 @@ class CreatableReplicaAssignment:
     broker_ids: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class CreatableTopicConfig:
     """One configuration value of the new topic."""
 
@@ -23,7 +25,7 @@ class CreatableTopicConfig:
     value: str | None = None
 
 
-@dataclass(slots=True)
+@message
 class CreatableTopic:
     """A topic to create; partitions and replicas are -1 when assignments are given or the defaults are wanted."""
 
@@ -34,7 +36,7 @@ class CreatableTopic:
     configs: list[CreatableTopicConfig] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class CreateTopicsRequest:
     """Topics to create, or with `validate_only` to check."""
 
@@ -43,7 +45,7 @@ class CreateTopicsRequest:
     validate_only: bool = False
 
 
-@dataclass(slots=True)
+@message
 class CreatableTopicConfigs:
     """One configuration value in effect; `config_source` as in DescribeConfigs."""
 
@@ -54,7 +56,7 @@ class CreatableTopicConfigs:
     is_sensitive: bool = False
 
 
-@dataclass(slots=True)
+@message
 class CreatableTopicResult:
     """What became of one topic."""
 
@@ -68,7 +70,7 @@ class CreatableTopicResult:
     configs: list[CreatableTopicConfigs] | None = field(default_factory=list)  # v5+
 
 
-@dataclass(slots=True)
+@message
 class CreateTopicsResponse:
     """The results, one per topic asked for."""
 

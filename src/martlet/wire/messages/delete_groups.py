@@ -3,17 +3,19 @@
 Versions 0–2. v1 only changes when throttling takes effect; v2 is the first flexible one.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class DeleteGroupsRequest:
     """The groups to forget."""
 
     groups_names: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DeletableGroupResult:
     """Whether one group is gone."""
 
@@ -21,7 +23,7 @@ class DeletableGroupResult:
     error_code: int = 0
 
 
-@dataclass(slots=True)
+@message
 class DeleteGroupsResponse:
     """The answers, one per group."""
 

@@ -3,10 +3,12 @@
 Versions 0–2; v2 is the first flexible one.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsPartition:
     """One partition and its wanted first offset; -1 is the high watermark."""
 
@@ -14,7 +16,7 @@ class DeleteRecordsPartition:
     offset: int = 0
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsTopic:
     """The partitions of one topic."""
 
@@ -22,7 +24,7 @@ class DeleteRecordsTopic:
     partitions: list[DeleteRecordsPartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsRequest:
     """What to delete."""
 
@@ -30,7 +32,7 @@ class DeleteRecordsRequest:
     timeout_ms: int = 0
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsPartitionResult:
     """The partition's first offset now."""
 
@@ -39,7 +41,7 @@ class DeleteRecordsPartitionResult:
     error_code: int = 0
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsTopicResult:
     """The results for one topic."""
 
@@ -47,7 +49,7 @@ class DeleteRecordsTopicResult:
     partitions: list[DeleteRecordsPartitionResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DeleteRecordsResponse:
     """The results."""
 

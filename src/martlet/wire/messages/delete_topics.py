@@ -3,10 +3,12 @@
 Versions 1–6. v4 is the first flexible one; v5 adds error texts; v6 deletes by name or by id, in a new field.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class DeleteTopicState:
     """One topic to delete: a name, or None and an id."""
 
@@ -14,7 +16,7 @@ class DeleteTopicState:
     topic_id: bytes = bytes(16)
 
 
-@dataclass(slots=True)
+@message
 class DeleteTopicsRequest:
     """The topics: `topic_names` until v5, `topics` in v6."""
 
@@ -23,7 +25,7 @@ class DeleteTopicsRequest:
     topic_names: list[str] = field(default_factory=list)  # until v5
 
 
-@dataclass(slots=True)
+@message
 class DeletableTopicResult:
     """What became of one topic; at v6 the name is None where an unknown id was given."""
 
@@ -33,7 +35,7 @@ class DeletableTopicResult:
     error_message: str | None = None  # v5+
 
 
-@dataclass(slots=True)
+@message
 class DeleteTopicsResponse:
     """The results, one per topic asked for."""
 

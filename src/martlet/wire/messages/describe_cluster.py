@@ -3,12 +3,13 @@
 Versions 0–2, all flexible. v1 adds the endpoint type (1 brokers, 2 controllers); v2 fenced brokers.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from martlet.wire.message import message
 from martlet.wire.messages.authorized_operations import OPERATIONS_NOT_REQUESTED
 
 
-@dataclass(slots=True)
+@message
 class DescribeClusterRequest:
     """What is wanted."""
 
@@ -17,7 +18,7 @@ class DescribeClusterRequest:
     include_fenced_brokers: bool = False  # v2+
 
 
-@dataclass(slots=True)
+@message
 class DescribeClusterBroker:
     """Where one broker listens."""
 
@@ -28,7 +29,7 @@ class DescribeClusterBroker:
     is_fenced: bool = False  # v2+
 
 
-@dataclass(slots=True)
+@message
 class DescribeClusterResponse:
     """The cluster as this broker sees it."""
 

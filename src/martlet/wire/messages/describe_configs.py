@@ -4,10 +4,12 @@ Versions 1–4. v3 adds types and documentation; v4 is the first flexible one. R
 8 logger, 16 client metrics, 32 group.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class DescribeConfigsResource:
     """One resource; None for the keys asks for all of them, and so, as in Kafka, does the empty list."""
 
@@ -16,7 +18,7 @@ class DescribeConfigsResource:
     configuration_keys: list[str] | None = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeConfigsRequest:
     """The resources asked for."""
 
@@ -25,7 +27,7 @@ class DescribeConfigsRequest:
     include_documentation: bool = False  # v3+
 
 
-@dataclass(slots=True)
+@message
 class DescribeConfigsSynonym:
     """A value that would apply if the ones before it were unset."""
 
@@ -34,7 +36,7 @@ class DescribeConfigsSynonym:
     source: int = 0
 
 
-@dataclass(slots=True)
+@message
 class DescribeConfigsResourceResult:
     """One configuration value."""
 
@@ -48,7 +50,7 @@ class DescribeConfigsResourceResult:
     documentation: str | None = None  # v3+
 
 
-@dataclass(slots=True)
+@message
 class DescribeConfigsResult:
     """The configuration of one resource."""
 
@@ -59,7 +61,7 @@ class DescribeConfigsResult:
     configs: list[DescribeConfigsResourceResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeConfigsResponse:
     """The results, one per resource asked for."""
 

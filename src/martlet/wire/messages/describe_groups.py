@@ -4,12 +4,13 @@ Versions 0–6. v1 adds throttling; v3 authorized operations; v4 static members;
 GROUP_ID_NOT_FOUND with a text for a group that does not exist, where older ones describe a group that is Dead.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from martlet.wire.message import message
 from martlet.wire.messages.authorized_operations import OPERATIONS_NOT_REQUESTED
 
 
-@dataclass(slots=True)
+@message
 class DescribeGroupsRequest:
     """The groups wanted."""
 
@@ -17,7 +18,7 @@ class DescribeGroupsRequest:
     include_authorized_operations: bool = False  # v3+
 
 
-@dataclass(slots=True)
+@message
 class DescribedGroupMember:
     """One member; its metadata and assignment are in the words of the protocol."""
 
@@ -29,7 +30,7 @@ class DescribedGroupMember:
     member_assignment: bytes = b""
 
 
-@dataclass(slots=True)
+@message
 class DescribedGroup:
     """One group; `protocol_data` is the name of the protocol its members agreed on."""
 
@@ -43,7 +44,7 @@ class DescribedGroup:
     authorized_operations: int = OPERATIONS_NOT_REQUESTED  # v3+
 
 
-@dataclass(slots=True)
+@message
 class DescribeGroupsResponse:
     """The answers, one per group."""
 

@@ -4,10 +4,12 @@ Versions 1–5. v2 is the first flexible one; v3 adds an error for the whole res
 whether the directory takes new partitions.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class DescribableLogDirTopic:
     """The partitions of one topic."""
 
@@ -15,14 +17,14 @@ class DescribableLogDirTopic:
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeLogDirsRequest:
     """The partitions asked for; None is all of them."""
 
     topics: list[DescribableLogDirTopic] | None = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeLogDirsPartition:
     """One partition on this disk."""
 
@@ -32,7 +34,7 @@ class DescribeLogDirsPartition:
     is_future_key: bool = False
 
 
-@dataclass(slots=True)
+@message
 class DescribeLogDirsTopic:
     """The partitions of one topic."""
 
@@ -40,7 +42,7 @@ class DescribeLogDirsTopic:
     partitions: list[DescribeLogDirsPartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeLogDirsResult:
     """One log directory."""
 
@@ -52,7 +54,7 @@ class DescribeLogDirsResult:
     is_cordoned: bool = False  # v5+
 
 
-@dataclass(slots=True)
+@message
 class DescribeLogDirsResponse:
     """All log directories of this broker."""
 

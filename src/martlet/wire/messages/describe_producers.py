@@ -3,10 +3,12 @@
 Version 0 only, flexible.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class TopicRequest:
     """The partitions of one topic."""
 
@@ -14,14 +16,14 @@ class TopicRequest:
     partition_indexes: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeProducersRequest:
     """The partitions asked for."""
 
     topics: list[TopicRequest] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ProducerState:
     """One producer as the partition remembers it; -1 where there is nothing to say."""
 
@@ -33,7 +35,7 @@ class ProducerState:
     current_txn_start_offset: int = -1
 
 
-@dataclass(slots=True)
+@message
 class PartitionResponse:
     """The producers of one partition."""
 
@@ -43,7 +45,7 @@ class PartitionResponse:
     active_producers: list[ProducerState] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class TopicResponse:
     """The answers for one topic."""
 
@@ -51,7 +53,7 @@ class TopicResponse:
     partitions: list[PartitionResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeProducersResponse:
     """The answers."""
 

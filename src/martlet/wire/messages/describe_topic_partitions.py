@@ -3,19 +3,20 @@
 Version 0 only, flexible. The empty list of topics is all topics.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from martlet.wire.message import message
 from martlet.wire.messages.authorized_operations import OPERATIONS_NOT_REQUESTED
 
 
-@dataclass(slots=True)
+@message
 class TopicRequest:
     """One topic by name."""
 
     name: str = ""
 
 
-@dataclass(slots=True)
+@message
 class Cursor:
     """The first partition of the page: sent back in the next request."""
 
@@ -23,7 +24,7 @@ class Cursor:
     partition_index: int = 0
 
 
-@dataclass(slots=True)
+@message
 class DescribeTopicPartitionsRequest:
     """The topics wanted and where to go on."""
 
@@ -32,7 +33,7 @@ class DescribeTopicPartitionsRequest:
     cursor: Cursor | None = None
 
 
-@dataclass(slots=True)
+@message
 class DescribeTopicPartitionsResponsePartition:
     """Who leads one partition, who holds copies and who may lead."""
 
@@ -47,7 +48,7 @@ class DescribeTopicPartitionsResponsePartition:
     offline_replicas: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class DescribeTopicPartitionsResponseTopic:
     """One topic, possibly with only some of its partitions."""
 
@@ -59,7 +60,7 @@ class DescribeTopicPartitionsResponseTopic:
     topic_authorized_operations: int = OPERATIONS_NOT_REQUESTED
 
 
-@dataclass(slots=True)
+@message
 class DescribeTopicPartitionsResponse:
     """One page; `next_cursor` is None on the last."""
 

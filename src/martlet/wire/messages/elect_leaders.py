@@ -3,10 +3,12 @@
 Versions 0–2. v1 adds the election type (0 preferred, 1 unclean) and the top-level error; v2 is the first flexible one.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class TopicPartitions:
     """Partitions of one topic."""
 
@@ -14,7 +16,7 @@ class TopicPartitions:
     partitions: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ElectLeadersRequest:
     """The partitions to elect leaders of; None stands for all there are."""
 
@@ -23,7 +25,7 @@ class ElectLeadersRequest:
     timeout_ms: int = 60_000
 
 
-@dataclass(slots=True)
+@message
 class PartitionResult:
     """What became of one partition."""
 
@@ -32,7 +34,7 @@ class PartitionResult:
     error_message: str | None = None
 
 
-@dataclass(slots=True)
+@message
 class ReplicaElectionResult:
     """The results of one topic."""
 
@@ -40,7 +42,7 @@ class ReplicaElectionResult:
     partition_result: list[PartitionResult] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ElectLeadersResponse:
     """The results, one per partition asked for."""
 

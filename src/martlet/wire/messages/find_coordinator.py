@@ -4,10 +4,12 @@ Versions 0–6. v1 adds the key's type (0 group, 1 transaction, 2 share) and err
 asks for several keys at once, with new fields in both directions; v6 brings type 2.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class FindCoordinatorRequest:
     """The keys: `key` until v3, `coordinator_keys` from v4 on."""
 
@@ -16,7 +18,7 @@ class FindCoordinatorRequest:
     key: str = ""  # until v3
 
 
-@dataclass(slots=True)
+@message
 class Coordinator:
     """The answer for one key."""
 
@@ -28,7 +30,7 @@ class Coordinator:
     error_message: str | None = None
 
 
-@dataclass(slots=True)
+@message
 class FindCoordinatorResponse:
     """The answer: the fields of the class itself until v3, `coordinators` from v4 on."""
 

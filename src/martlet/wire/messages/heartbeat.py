@@ -3,10 +3,10 @@
 Versions 0–4. v1 adds throttling; v3 static members; v4 is the first flexible one.
 """
 
-from dataclasses import dataclass
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class HeartbeatRequest:
     """A member of a generation."""
 
@@ -16,7 +16,7 @@ class HeartbeatRequest:
     group_instance_id: str | None = None  # v3+
 
 
-@dataclass(slots=True)
+@message
 class HeartbeatResponse:
     """Zero while there is nothing to do; REBALANCE_IN_PROGRESS asks the member to join again."""
 

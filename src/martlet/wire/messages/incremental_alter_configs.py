@@ -3,10 +3,12 @@
 Versions 0–1; v1 is the first flexible one. Operations: 0 set, 1 delete, 2 append, 3 subtract.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class AlterableConfig:
     """One change."""
 
@@ -15,7 +17,7 @@ class AlterableConfig:
     value: str | None = None
 
 
-@dataclass(slots=True)
+@message
 class AlterConfigsResource:
     """The changes to one resource; types as in DescribeConfigs."""
 
@@ -24,7 +26,7 @@ class AlterConfigsResource:
     configs: list[AlterableConfig] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class IncrementalAlterConfigsRequest:
     """Changes to make, or with `validate_only` to check."""
 
@@ -32,7 +34,7 @@ class IncrementalAlterConfigsRequest:
     validate_only: bool = False
 
 
-@dataclass(slots=True)
+@message
 class AlterConfigsResourceResponse:
     """What became of one resource."""
 
@@ -42,7 +44,7 @@ class AlterConfigsResourceResponse:
     resource_name: str = ""
 
 
-@dataclass(slots=True)
+@message
 class IncrementalAlterConfigsResponse:
     """The results, one per resource."""
 

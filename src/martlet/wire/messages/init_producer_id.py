@@ -4,10 +4,10 @@ Versions 0–5. v2 is the first flexible one; v3 lets a producer name the id and
 v4 allows PRODUCER_FENCED; v5 allows TRANSACTION_ABORTABLE. v6 (two-phase commit) is unstable in Kafka and left out.
 """
 
-from dataclasses import dataclass
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class InitProducerIdRequest:
     """Who wants an id; without a transactional id the producer is merely idempotent."""
 
@@ -17,7 +17,7 @@ class InitProducerIdRequest:
     producer_epoch: int = -1  # v3+
 
 
-@dataclass(slots=True)
+@message
 class InitProducerIdResponse:
     """The id and epoch to use."""
 

@@ -6,10 +6,12 @@ the first flexible one; v7 adds the protocol type to the answer and allows null 
 the coordinator tell the leader to keep the assignment there is.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class JoinGroupRequestProtocol:
     """One assignor the member knows, with what that assignor needs to know of the member."""
 
@@ -17,7 +19,7 @@ class JoinGroupRequestProtocol:
     metadata: bytes = b""
 
 
-@dataclass(slots=True)
+@message
 class JoinGroupRequest:
     """Who wants in, to which group, with which protocols (best first); an empty member id is a new member."""
 
@@ -31,7 +33,7 @@ class JoinGroupRequest:
     reason: str | None = None  # v8+
 
 
-@dataclass(slots=True)
+@message
 class JoinGroupResponseMember:
     """One member of the generation, with its metadata for the chosen protocol."""
 
@@ -40,7 +42,7 @@ class JoinGroupResponseMember:
     metadata: bytes = b""
 
 
-@dataclass(slots=True)
+@message
 class JoinGroupResponse:
     """The generation that begins; `members` is filled for the leader only. Null as protocol needs v7."""
 

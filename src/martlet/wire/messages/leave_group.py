@@ -4,10 +4,12 @@ Versions 0–5. v1 adds throttling; v3 names several members at once, also stati
 for each; v4 is the first flexible one; v5 adds a reason.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class MemberIdentity:
     """One member that leaves; with an empty member id the instance id says which."""
 
@@ -16,7 +18,7 @@ class MemberIdentity:
     reason: str | None = None  # v5+
 
 
-@dataclass(slots=True)
+@message
 class LeaveGroupRequest:
     """Who leaves: `member_id` until v2, `members` from v3 on."""
 
@@ -25,7 +27,7 @@ class LeaveGroupRequest:
     members: list[MemberIdentity] = field(default_factory=list)  # v3+
 
 
-@dataclass(slots=True)
+@message
 class MemberResponse:
     """The answer for one member."""
 
@@ -34,7 +36,7 @@ class MemberResponse:
     error_code: int = 0
 
 
-@dataclass(slots=True)
+@message
 class LeaveGroupResponse:
     """The answers: an error of the class itself concerns the whole request (until v2: the one member)."""
 

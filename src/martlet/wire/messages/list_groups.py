@@ -4,10 +4,12 @@ Versions 0–5. v1 adds throttling; v3 is the first flexible one; v4 adds states
 filter by them.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class ListGroupsRequest:
     """Which groups: an empty filter lets all of them pass."""
 
@@ -15,7 +17,7 @@ class ListGroupsRequest:
     types_filter: list[str] = field(default_factory=list)  # v5+
 
 
-@dataclass(slots=True)
+@message
 class ListedGroup:
     """One group."""
 
@@ -25,7 +27,7 @@ class ListedGroup:
     group_type: str = ""  # v5+
 
 
-@dataclass(slots=True)
+@message
 class ListGroupsResponse:
     """The groups."""
 

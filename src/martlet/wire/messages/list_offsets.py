@@ -5,10 +5,12 @@ lookups in tiered storage. v7, v8, v9 and v11 each add a special timestamp: -3 t
 the earliest offset held locally, -5 the latest tiered offset, -6 the earliest offset not yet tiered.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsPartition:
     """One partition; a timestamp of -1 asks for the end, -2 for the start, other negatives see above."""
 
@@ -17,7 +19,7 @@ class ListOffsetsPartition:
     timestamp: int = 0
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsTopic:
     """The partitions of one topic."""
 
@@ -25,7 +27,7 @@ class ListOffsetsTopic:
     partitions: list[ListOffsetsPartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsRequest:
     """What is asked, by whom: a replica id of -1 is a client."""
 
@@ -35,7 +37,7 @@ class ListOffsetsRequest:
     timeout_ms: int = 0  # v10+
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsPartitionResponse:
     """The offset found, or -1."""
 
@@ -46,7 +48,7 @@ class ListOffsetsPartitionResponse:
     leader_epoch: int = -1  # v4+
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsTopicResponse:
     """The answers for one topic."""
 
@@ -54,7 +56,7 @@ class ListOffsetsTopicResponse:
     partitions: list[ListOffsetsPartitionResponse] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ListOffsetsResponse:
     """The answers."""
 

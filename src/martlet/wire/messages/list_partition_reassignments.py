@@ -3,10 +3,12 @@
 Version 0, flexible.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class ListPartitionReassignmentsTopics:
     """Partitions of one topic."""
 
@@ -14,7 +16,7 @@ class ListPartitionReassignmentsTopics:
     partition_indexes: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ListPartitionReassignmentsRequest:
     """Whose moves to list; None stands for all there are."""
 
@@ -22,7 +24,7 @@ class ListPartitionReassignmentsRequest:
     topics: list[ListPartitionReassignmentsTopics] | None = None
 
 
-@dataclass(slots=True)
+@message
 class OngoingPartitionReassignment:
     """One partition that moves: all its replicas, those that come and those that will go."""
 
@@ -32,7 +34,7 @@ class OngoingPartitionReassignment:
     removing_replicas: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OngoingTopicReassignment:
     """The moving partitions of one topic."""
 
@@ -40,7 +42,7 @@ class OngoingTopicReassignment:
     partitions: list[OngoingPartitionReassignment] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class ListPartitionReassignmentsResponse:
     """The moves; what does not move is not there."""
 

@@ -6,12 +6,13 @@ operations (those of the cluster are gone in v11); v10 topic ids in both directi
 v13 an error for the whole response.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from martlet.wire.message import message
 from martlet.wire.messages.authorized_operations import OPERATIONS_NOT_REQUESTED
 
 
-@dataclass(slots=True)
+@message
 class MetadataRequestTopic:
     """One topic asked for, by name or (v12+) by id."""
 
@@ -19,7 +20,7 @@ class MetadataRequestTopic:
     name: str | None = None
 
 
-@dataclass(slots=True)
+@message
 class MetadataRequest:
     """The topics wanted: None is all of them from v1 on, the empty list is all of them in v0 and none later."""
 
@@ -29,7 +30,7 @@ class MetadataRequest:
     include_cluster_authorized_operations: bool = False  # v8–v10
 
 
-@dataclass(slots=True)
+@message
 class MetadataResponsePartition:
     """Who leads one partition and who holds copies."""
 
@@ -42,7 +43,7 @@ class MetadataResponsePartition:
     offline_replicas: list[int] = field(default_factory=list)  # v5+
 
 
-@dataclass(slots=True)
+@message
 class MetadataResponseBroker:
     """Where one broker listens."""
 
@@ -52,7 +53,7 @@ class MetadataResponseBroker:
     rack: str | None = None  # v1+
 
 
-@dataclass(slots=True)
+@message
 class MetadataResponseTopic:
     """One topic; at v12+ the name is None where an unknown id was asked for."""
 
@@ -64,7 +65,7 @@ class MetadataResponseTopic:
     topic_authorized_operations: int = OPERATIONS_NOT_REQUESTED  # v8+
 
 
-@dataclass(slots=True)
+@message
 class MetadataResponse:
     """The cluster as this broker sees it."""
 

@@ -5,10 +5,12 @@ flexible one; v9 is the first that members of consumer groups may use, with thei
 GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH; v10 names topics by id instead of by name.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitRequestPartition:
     """The offset of the next message to read in one partition, and a note of the client's."""
 
@@ -18,7 +20,7 @@ class OffsetCommitRequestPartition:
     committed_metadata: str | None = None
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitRequestTopic:
     """The partitions of one topic."""
 
@@ -27,7 +29,7 @@ class OffsetCommitRequestTopic:
     partitions: list[OffsetCommitRequestPartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitRequest:
     """What is committed, by whom: generation -1 and an empty member id is a consumer that is in no group."""
 
@@ -39,7 +41,7 @@ class OffsetCommitRequest:
     topics: list[OffsetCommitRequestTopic] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitResponsePartition:
     """Whether the offset of one partition was committed."""
 
@@ -47,7 +49,7 @@ class OffsetCommitResponsePartition:
     error_code: int = 0
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitResponseTopic:
     """The answers for one topic."""
 
@@ -56,7 +58,7 @@ class OffsetCommitResponseTopic:
     partitions: list[OffsetCommitResponsePartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetCommitResponse:
     """The answers; an error that concerns the group stands in every partition."""
 

@@ -3,17 +3,19 @@
 Version 0, which is not flexible.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteRequestPartition:
     """One partition."""
 
     partition_index: int = 0
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteRequestTopic:
     """The partitions of one topic."""
 
@@ -21,7 +23,7 @@ class OffsetDeleteRequestTopic:
     partitions: list[OffsetDeleteRequestPartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteRequest:
     """What to forget."""
 
@@ -29,7 +31,7 @@ class OffsetDeleteRequest:
     topics: list[OffsetDeleteRequestTopic] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteResponsePartition:
     """Whether the offset of one partition is gone."""
 
@@ -37,7 +39,7 @@ class OffsetDeleteResponsePartition:
     error_code: int = 0
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteResponseTopic:
     """The answers for one topic."""
 
@@ -45,7 +47,7 @@ class OffsetDeleteResponseTopic:
     partitions: list[OffsetDeleteResponsePartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetDeleteResponse:
     """The answers; with an error of the whole request the topics are empty."""
 

@@ -6,10 +6,12 @@ several groups at once, with new structs in both directions; v9 adds the member 
 names topics by id instead of by name.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchRequestTopic:
     """Partitions of one topic, until v7."""
 
@@ -17,7 +19,7 @@ class OffsetFetchRequestTopic:
     partition_indexes: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchRequestTopics:
     """Partitions of one topic, from v8 on."""
 
@@ -26,7 +28,7 @@ class OffsetFetchRequestTopics:
     partition_indexes: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchRequestGroup:
     """One group, from v8 on: topics of None are all; an epoch of -1 is somebody who is no member."""
 
@@ -36,7 +38,7 @@ class OffsetFetchRequestGroup:
     topics: list[OffsetFetchRequestTopics] | None = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchRequest:
     """What is asked: `group_id` and `topics` (None, from v2 on: all) until v7, `groups` from v8 on."""
 
@@ -46,7 +48,7 @@ class OffsetFetchRequest:
     require_stable: bool = False  # v7+
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchResponsePartition:
     """What was committed for one partition, until v7; an offset of -1 is nothing."""
 
@@ -57,7 +59,7 @@ class OffsetFetchResponsePartition:
     error_code: int = 0
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchResponseTopic:
     """The answers for one topic, until v7."""
 
@@ -65,7 +67,7 @@ class OffsetFetchResponseTopic:
     partitions: list[OffsetFetchResponsePartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchResponsePartitions:
     """What was committed for one partition, from v8 on; an offset of -1 is nothing."""
 
@@ -76,7 +78,7 @@ class OffsetFetchResponsePartitions:
     error_code: int = 0
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchResponseTopics:
     """The answers for one topic, from v8 on."""
 
@@ -85,7 +87,7 @@ class OffsetFetchResponseTopics:
     partitions: list[OffsetFetchResponsePartitions] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchResponseGroup:
     """The answers for one group, from v8 on."""
 
@@ -94,7 +96,7 @@ class OffsetFetchResponseGroup:
     error_code: int = 0
 
 
-@dataclass(slots=True)
+@message
 class OffsetFetchResponse:
     """The answers: `topics` and `error_code` (v2+) until v7, `groups` from v8 on."""
 

@@ -3,10 +3,12 @@
 Versions 2–4. v3 adds the asking replica's id; v4 is the first flexible one.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class OffsetForLeaderPartition:
     """One partition and the epoch asked about."""
 
@@ -15,7 +17,7 @@ class OffsetForLeaderPartition:
     leader_epoch: int = 0
 
 
-@dataclass(slots=True)
+@message
 class OffsetForLeaderTopic:
     """The partitions of one topic."""
 
@@ -23,7 +25,7 @@ class OffsetForLeaderTopic:
     partitions: list[OffsetForLeaderPartition] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetForLeaderEpochRequest:
     """What is asked; a client says replica -1, and -2 is Kafka's word for a debugging client."""
 
@@ -31,7 +33,7 @@ class OffsetForLeaderEpochRequest:
     topics: list[OffsetForLeaderTopic] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class EpochEndOffset:
     """The end of the largest epoch that is not larger than the one asked for."""
 
@@ -41,7 +43,7 @@ class EpochEndOffset:
     end_offset: int = -1
 
 
-@dataclass(slots=True)
+@message
 class OffsetForLeaderTopicResult:
     """The answers for one topic."""
 
@@ -49,7 +51,7 @@ class OffsetForLeaderTopicResult:
     partitions: list[EpochEndOffset] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class OffsetForLeaderEpochResponse:
     """The answers."""
 

@@ -4,10 +4,12 @@ Versions 0–5. v1 adds throttling; v3 static members; v4 is the first flexible 
 both directions, so that a member can tell that it talks about the same generation.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class SyncGroupRequestAssignment:
     """What one member gets, in the words of the protocol."""
 
@@ -15,7 +17,7 @@ class SyncGroupRequestAssignment:
     assignment: bytes = b""
 
 
-@dataclass(slots=True)
+@message
 class SyncGroupRequest:
     """A member of a generation; `assignments` is empty unless it leads."""
 
@@ -28,7 +30,7 @@ class SyncGroupRequest:
     assignments: list[SyncGroupRequestAssignment] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@message
 class SyncGroupResponse:
     """The assignment of the member that asked."""
 

@@ -3,17 +3,17 @@
 Version 0, flexible.
 """
 
-from dataclasses import dataclass
+from martlet.wire.message import message
 
 
-@dataclass(slots=True)
+@message
 class UnregisterBrokerRequest:
     """The broker to forget."""
 
     broker_id: int = 0
 
 
-@dataclass(slots=True)
+@message
 class UnregisterBrokerResponse:
     """Whether it was forgotten."""
 
