@@ -172,6 +172,7 @@ class Partition:
     def follow(self, record: PartitionRecord) -> None:
         """Copy from the record's leader in its epoch."""
         self._end_role()
+        self.refused.clear()
         if self.closed_with is None:
             self.leader_epoch = record.leader_epoch
             self.leader_broker = record.leader
@@ -267,7 +268,7 @@ class Partition:
         if header.is_transactional:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions")
         if self.refused:
-            self.refused.check(header, now_ms)
+            self.refused.check(header, self.log.producers, now_ms)
         try:
             appended = self.log.append(records, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except StorageFailure as failure:

@@ -4,6 +4,7 @@ import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.refused_batches import PRODUCERS_MAX, REMEMBERED_MS, RefusedBatches
+from martlet.log.producer_state import ProducerStates
 from martlet.wire.batch import BatchHeader, build_batch, read_batch_header
 
 REASON = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -22,9 +23,11 @@ def refused(*sequences: int) -> RefusedBatches:
     return batches
 
 
-def is_refused(batches: RefusedBatches, header: BatchHeader, now_ms: int = 1_001) -> bool:
+def is_refused(
+    batches: RefusedBatches, header: BatchHeader, now_ms: int = 1_001, *, producers: ProducerStates | None = None
+) -> bool:
     try:
-        batches.check(header, now_ms)
+        batches.check(header, producers or ProducerStates(), now_ms)
     except ApiError as error:
         return error.code is REASON
     return False
@@ -41,6 +44,29 @@ def test_a_batch_behind_a_refused_one_is_refused_for_the_same_reason_until_that_
 
 def test_the_first_refused_batch_counts() -> None:
     assert is_refused(refused(4, 3, 5), batch(4))
+
+
+@pytest.mark.parametrize("in_log", [batch(3), batch(0, epoch=1)], ids=["the batch", "a later epoch"])
+def test_nobody_waits_for_what_is_in_the_log(in_log: BatchHeader) -> None:
+    producers = ProducerStates()
+    producers.record(in_log, 10, 0)
+    batches = refused(3)
+    assert not is_refused(batches, batch(4), producers=producers)
+    assert not batches
+
+
+def test_those_that_wait_do_not_make_the_wait_longer() -> None:
+    batches = refused(3)
+    last_ms = 1_000 + REMEMBERED_MS - 1
+    assert is_refused(batches, batch(4), last_ms)
+    batches.note(batch(4), REASON, last_ms)
+    assert not is_refused(batches, batch(4), last_ms + 1)
+
+
+def test_all_is_forgotten_when_somebody_else_leads() -> None:
+    batches = refused(3)
+    batches.clear()
+    assert not is_refused(batches, batch(4))
 
 
 def test_what_came_before_the_refused_batch_may_come_again() -> None:
