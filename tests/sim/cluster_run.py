@@ -40,7 +40,7 @@ FAULTS_BEGIN_MS: Final = 2_000
 FAULTS_END_MS: Final = 16_000
 HEAL_WITHIN_MS: Final = 60_000
 ACKNOWLEDGED_MIN: Final = 10
-"""A run in which fewer messages are acknowledged proves nothing."""
+"""A run in which fewer messages are acknowledged proves nothing; publishers go on until there are so many."""
 
 _RESTART_MS: Final = 300
 _SUPERVISE_MS: Final = 50
@@ -185,6 +185,7 @@ class ClusterRun:
             },
         )
         self.clients.sending_until_ms = FAULTS_END_MS
+        self.clients.acknowledged_min = ACKNOWLEDGED_MIN
         for number, host in enumerate(self.publishers):
             host.start(partial(self._publish, number, topic if number == 0 else None))
         self.reader.start(self._follow)

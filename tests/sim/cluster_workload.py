@@ -49,6 +49,7 @@ class Clients:
         self.partitions = [TopicPartition(TOPIC, index) for index in range(partitions)]
         self.topic_exists = False
         self.sending_until_ms = 0
+        self.acknowledged_min = 0
         self.reader_rack = ""
         """Where the reader is; it reads from a replica there if it can."""
         self._unsettled: dict[str, int] = {}
@@ -99,7 +100,7 @@ class Clients:
         )
         async with aclosing(self.cluster(host)) as cluster, Producer(cluster, options, host.clock) as producer:
             settling: list[asyncio.Task[None]] = []
-            while self.world.now_ms < self.sending_until_ms:
+            while self.world.now_ms < self.sending_until_ms or self.history.acknowledged_count < self.acknowledged_min:
                 for _ in range(1 + draws.below(3)):
                     partition = self.partitions[draws.below(len(self.partitions))]
                     sent = await self._send(producer, producer_name, partition)
