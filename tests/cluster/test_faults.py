@@ -299,6 +299,8 @@ def test_a_broker_that_lost_the_store_alone_is_replaced_and_comes_back(cluster: 
     old = cluster.leader_of(topic)
     cluster.links.cut(old, STORE, Cut.SILENT)
     new_leader(cluster, topic, old)
+    told = cluster.metadata(topic, from_broker=old).topics[topic].partitions[0]
+    assert told.leader != old, "who has lost touch sends nobody to itself"
     assert publish(cluster, topic, 5) == list(range(1, 6))
     cluster.heal()
     cluster.wait_in_sync(topic)

@@ -41,6 +41,14 @@ def present_brokers(image: MetadataImage, me: BrokerId) -> Present:
     return dict(sorted(present.items()))
 
 
+def possible_leaders(broker: BrokerServices) -> Present:
+    """Those of them that can lead: not this broker once it has lost touch, because others may have taken over."""
+    present = present_brokers(broker.image, broker.broker_id)
+    if broker.partitions.may_act():
+        return present
+    return {number: record for number, record in present.items() if number != broker.broker_id}
+
+
 def nodes(broker: BrokerServices, link: Link, *, with_fenced: bool = False) -> list[Node]:
     """The brokers to tell of, by id; on request also those that are registered and not alive."""
     present = present_brokers(broker.image, broker.broker_id)

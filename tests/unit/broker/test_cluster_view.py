@@ -1,10 +1,10 @@
 """Which brokers a client is told of, under which addresses, and who counts as a leader."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from martlet.base.ids import BrokerId
-from martlet.broker.cluster_view import address_of, controller_of, leader_of, nodes, present_brokers
+from martlet.broker.cluster_view import address_of, controller_of, leader_of, nodes, possible_leaders, present_brokers
 from martlet.broker.request import Address, Link
 from martlet.broker.services import BrokerServices
 from martlet.broker.settings import BrokerSettings
@@ -20,12 +20,23 @@ _LINK = Link(Address("10.0.0.9", 5), Address("10.0.0.1", 9092))
 
 
 @dataclass
+class _Table:
+    """As much of the partition table."""
+
+    is_in_touch: bool = True
+
+    def may_act(self) -> bool:
+        return self.is_in_touch
+
+
+@dataclass
 class _Seat:
     """As much of a broker as the view looks at."""
 
     image: MetadataImage
     settings: BrokerSettings
     broker_id: BrokerId
+    partitions: _Table = field(default_factory=_Table)
 
     def address_for(self, link: Link) -> Address:
         return link.local
@@ -115,3 +126,11 @@ def test_the_controller_is_the_holder_of_the_role_while_it_is_alive_else_whoever
     assert controller_of(cluster.seen_by(2)) == 2
     cluster.commit(CommitPlan(deletes=(CONTROLLER_KEY,)))
     assert controller_of(cluster.seen_by(1)) == 1
+
+
+def test_a_broker_that_has_lost_touch_does_not_call_itself_a_leader_but_can_still_be_reached() -> None:
+    seat = _cluster().seen_by(1)
+    assert set(possible_leaders(seat)) == {1, 2, 3}
+    cast(_Table, seat.partitions).is_in_touch = False
+    assert set(possible_leaders(seat)) == {2, 3}
+    assert {node.id for node in nodes(seat, _LINK)} == {1, 2, 3}

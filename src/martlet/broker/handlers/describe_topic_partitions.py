@@ -7,7 +7,7 @@ replicas are those that are not in sync and yet hold everything acknowledged (KI
 from typing import Final
 
 from martlet.base.errors import ErrorCode
-from martlet.broker.cluster_view import Present, present_brokers
+from martlet.broker.cluster_view import Present, possible_leaders
 from martlet.broker.handlers.metadata import describe_partition
 from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
@@ -40,7 +40,7 @@ def handle(
         first_partition = max(0, request.cursor.partition_index) if names and names[0] == start else 0
     room = min(max(1, request.response_partition_limit), _PARTITIONS_MAX)
     response = DescribeTopicPartitionsResponse()
-    present = present_brokers(broker.image, broker.broker_id)
+    present = possible_leaders(broker)
     for name in names:
         if not room:
             response.next_cursor = Cursor(topic_name=name, partition_index=first_partition)

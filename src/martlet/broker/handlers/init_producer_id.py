@@ -3,6 +3,7 @@
 - Without a transactional id: a new id, epoch 0, every time; ids never repeat, over restarts and brokers.
 - v3+ may pass the old id and epoch to ask for a higher epoch; for a producer without transactional id a fresh id serves
   the same end, and that is what Kafka answers too.
+- A broker that has lost touch with its cluster refuses at once: the client is to ask another one.
 Deviation: with a transactional id the answer is COORDINATOR_NOT_AVAILABLE until transactions are served.
 """
 
@@ -27,6 +28,8 @@ async def handle(
         empty = request.transactional_id == ""
         code = ErrorCode.INVALID_REQUEST if empty else ErrorCode.COORDINATOR_NOT_AVAILABLE
         return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+    if not broker.partitions.may_act():
+        return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, producer_epoch=-1)
     try:
         producer_id = await broker.producer_ids.take()
     except ApiError as error:

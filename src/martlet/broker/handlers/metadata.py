@@ -6,14 +6,15 @@
 - A topic asked for by id and unknown gets UNKNOWN_TOPIC_ID; by name UNKNOWN_TOPIC_OR_PARTITION.
 - A topic named several times is described once.
 - Creating waits until the topic is visible, so the first answer already carries its leader.
-- Only brokers that are alive are listed; a partition whose leader is not among them has LEADER_NOT_AVAILABLE.
+- Only brokers that are alive are listed; a partition whose leader is not among them has LEADER_NOT_AVAILABLE. So have
+  those led by this broker once it has lost touch with its cluster: the client is to ask somebody else.
 """
 
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import NO_BROKER, NO_TOPIC_ID, TopicId
-from martlet.broker.cluster_view import Present, controller_of, leader_of, nodes, present_brokers
+from martlet.broker.cluster_view import Present, controller_of, leader_of, nodes, possible_leaders
 from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.turns import in_turns
@@ -40,7 +41,7 @@ async def handle(broker: BrokerServices, request: MetadataRequest, context: Requ
     """Describe the brokers and the topics asked for."""
     asks_for_all = request.topics is None or (context.version == 0 and not request.topics)
     if asks_for_all:
-        present = present_brokers(broker.image, broker.broker_id)
+        present = possible_leaders(broker)
         topics = [describe_topic(broker, topic, present) async for topic in in_turns(broker.image.topics())]
     else:
         may_create = broker.settings.auto_create_topics and request.allow_auto_topic_creation
@@ -85,7 +86,7 @@ def describe_partition(record: PartitionRecord, present: Present) -> MetadataRes
 def _describe_by_id(broker: BrokerServices, asked: MetadataRequestTopic, version: int) -> MetadataResponseTopic:
     topic = broker.image.topic_by_id(TopicId(asked.topic_id))
     if topic is not None and version >= _FIRST_VERSION_BY_ID:
-        return describe_topic(broker, topic, present_brokers(broker.image, broker.broker_id))
+        return describe_topic(broker, topic, possible_leaders(broker))
     # Older versions carry an id but can neither ask by it nor leave the name out.
     name = None if version >= _FIRST_VERSION_BY_ID else asked.name or ""
     return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=asked.topic_id)
@@ -101,7 +102,7 @@ async def _describe_by_name(broker: BrokerServices, name: str, may_create: bool)
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     except ApiError as error:
         return MetadataResponseTopic(error_code=error.code, name=name)
-    return describe_topic(broker, topic, present_brokers(broker.image, broker.broker_id))
+    return describe_topic(broker, topic, possible_leaders(broker))
 
 
 async def _create(broker: BrokerServices, name: str) -> TopicRecord | None:
