@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import BrokerId, TopicId
-from martlet.broker.cluster_view import address_of, leader_of, possible_leaders
+from martlet.broker.cluster_view import address_of, leader_of, present_brokers
 from martlet.broker.request import Link
 from martlet.broker.services import BrokerServices
 from martlet.cluster.records import PartitionRecord
@@ -26,7 +26,7 @@ def add_leader_hints(
 ) -> list[NodeEndpoint]:
     """Put the leaders into those results that ask for it; returns where they can be reached."""
     leaders: dict[BrokerId, None] = {}
-    present = possible_leaders(broker)
+    present = present_brokers(broker.image, broker.broker_id)
     for name, topic_id, results in answer:
         for position, result in enumerate(results):
             if result.error_code not in _HINTED:
