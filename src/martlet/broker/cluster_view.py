@@ -42,7 +42,7 @@ def present_brokers(image: MetadataImage, me: BrokerId) -> Present:
 
 
 def possible_leaders(broker: BrokerServices) -> Present:
-    """Those of them that can lead: not this broker once it has lost touch, because others may have taken over."""
+    """Everybody alive who can lead: not this broker once it has lost touch, because others may have taken over."""
     present = present_brokers(broker.image, broker.broker_id)
     if broker.partitions.may_act():
         return present

@@ -224,9 +224,17 @@ class PartitionTable:
                 self._metrics.damaged_reads += 1
                 logger.error("%s has no other copy, and a part of it cannot be read: %s", partition.name, error)
                 return ErrorCode.CORRUPT_MESSAGE
-            partition.log.condemn(error)
+            if not partition.offline:
+                self._condemn(partition, error)
         self.storage_failed(partition, error)
         return ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _condemn(self, partition: Partition, damage: LogDamaged) -> None:
+        try:
+            partition.log.condemn(damage)
+        except StorageFailure as failure:
+            # It ends all the same; the next process has to find the damage once more.
+            logger.critical("cannot write down that %s is damaged: %s", partition.name, failure)
 
     # --- roles
 

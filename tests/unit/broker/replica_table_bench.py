@@ -219,13 +219,16 @@ class ReplicaTableBench:
         timeout_ms: int = 60_000,
         version: int = 12,
         producer: tuple[int, int, int] = (-1, -1, -1),
+        damage_at: int | None = None,
     ) -> ProduceAnswer:
-        """A publish; `producer` is id, epoch and first sequence number."""
+        """A publish; `producer` is id, epoch and first sequence number, `damage_at` a byte that is sent wrong."""
         records = [(self.clock.now_ms(), None, value, ()) for value in values or (b"v",)]
         producer_id, producer_epoch, sequence = producer
         batch = bytearray(
             build_batch(records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence)
         )
+        if damage_at is not None:
+            batch[damage_at] ^= 0xFF
         chunks = encode_produce_request(
             version, topics=[("orders", None, [(0, memoryview(batch))])], acks=acks, timeout_ms=timeout_ms
         )

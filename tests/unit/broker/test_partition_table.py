@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.errors import ApiError, ErrorCode, LogDamaged
 from martlet.base.ids import BrokerId, Incarnation, Member, TopicPartition
 from martlet.broker.handlers.list_offsets import EARLIEST, LATEST, look_up
 from martlet.broker.partition import Partition
 from martlet.broker.replica_gauges import watch_replicas
-from martlet.log.file_names import PARTITION_METADATA
+from martlet.log.file_names import DAMAGE_FOUND, PARTITION_METADATA
 from martlet.wire.batch import build_batch, stamp_batch
 from tests.unit.broker.replica_table_bench import (
     ME,
@@ -338,6 +338,19 @@ async def test_a_copy_that_begins_anew_is_committed_up_to_where_it_begins() -> N
             7,
             7,
         )
+
+
+@pytest.mark.parametrize("can_write", [True, False], ids=["written down", "on a disk that takes nothing"])
+async def test_a_damaged_copy_is_condemned_and_taken_out_of_use(can_write: bool) -> None:
+    async with replica_table() as bench:
+        bench.store(record())
+        partition = bench.partition()
+        if not can_write:
+            bench.disk.fail_next_write()
+        code = bench.table.read_failed(partition, LogDamaged("byte 7 is wrong"))
+        assert code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert partition.offline
+        assert bench.disk.exists(f"{partition.log.directory}/{DAMAGE_FOUND}") is can_write
 
 
 async def test_who_waits_for_a_flush_of_a_copy_is_told_once() -> None:

@@ -142,6 +142,14 @@ async def test_a_batch_behind_one_that_was_refused_for_a_passing_reason_waits_fo
         assert bench.produce(producer=(7, 0, first + 3)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+async def test_a_batch_that_was_refused_for_what_it_is_makes_no_other_wait() -> None:
+    async with replica_table() as bench:
+        bench.store(record(in_sync=(ME,)))
+        assert bench.produce(producer=(7, 0, 0)).error is ErrorCode.NONE
+        assert bench.produce(producer=(7, 0, 1), damage_at=65).error is ErrorCode.CORRUPT_MESSAGE
+        assert not bench.partition().refused
+
+
 async def test_a_broker_that_loses_touch_after_the_append_acknowledges_nothing() -> None:
     async with replica_table() as bench:
         bench.store(record(in_sync=(ME, SECOND)))

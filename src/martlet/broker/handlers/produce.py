@@ -31,7 +31,7 @@ from martlet.broker.services import BrokerServices
 from martlet.log.validation import InvalidRecords, check_client_batch
 from martlet.observe.metrics import BrokerMetrics, DropReason
 from martlet.wire.api_keys import ApiKey
-from martlet.wire.batch import HEADER_BYTES, BatchHeader, read_batch_header
+from martlet.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, read_batch_header
 from martlet.wire.leader_hints import NodeEndpoint
 from martlet.wire.produce import (
     ProducePartitionResult,
@@ -49,6 +49,13 @@ ADVERTISED: Final = (0, 13)
 _ACKS_ALLOWED: Final = (-1, 0, 1)
 _ACKS_ALL: Final = -1
 _FIRST_WITH_LEADER_HINTS: Final = 10
+_PASSING_REASONS: Final = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+"""Those that say nothing against the batch: the same bytes may be taken a moment later."""
 
 _TopicResults = list[tuple[str | None, bytes | None, list[ProducePartitionResult]]]
 
@@ -109,7 +116,7 @@ def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, rep
             except ApiError as error:
                 has_errors = True
                 results.append(_refused(broker.metrics, index, error))
-                if error.retriable and records is not None:
+                if error.code in _PASSING_REASONS and records is not None:
                     _remember_refusal(broker, topic, index, records, error.code)
                 continue
             next_offset = appended.last_offset + 1
@@ -299,8 +306,11 @@ def _remember_refusal(
         known = broker.image.topic_by_id(TopicId(topic.topic_id or b""))
         name = known.name if known is not None else None
     partition = broker.partitions.hosted(name, index) if name is not None else None
+    # Nobody has checked the batch yet: what is no batch says nothing about any producer.
     if partition is not None and len(records) >= HEADER_BYTES:
-        partition.refused.note(read_batch_header(records), code, broker.clock.now_ms())
+        header = read_batch_header(records)
+        if header.magic == MAGIC and header.size == len(records):
+            partition.refused.note(header, code, broker.clock.now_ms())
 
 
 def _refusal_of_all(broker: BrokerServices, request: ProduceRequest) -> ApiError | None:
