@@ -57,9 +57,9 @@ QUICK_TO_RETURN: Final[dict[str, Any]] = {
 """For librdkafka: faults last seconds here, so it should not sleep for longer than they do."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Target:
-    """What is used, and where its outcome is told."""
+    """What is used, and where its outcome is told. Who begins anew asks the `servers` named at that time."""
 
     servers: str
     topic: str
