@@ -290,7 +290,7 @@ def test_a_restart_keeps_offsets_members_and_generation(make_broker: Callable[..
 def test_while_a_shard_is_loaded_its_groups_are_told_so_and_the_rest_is_served(
     make_broker: Callable[..., RunningBroker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from martlet.broker import shard_loading
+    from martlet.broker.coordinators import shard_loading
 
     running = make_broker(offsets_topic_partitions=1)
     with RawClient(running.bootstrap_servers) as client:

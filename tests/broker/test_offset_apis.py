@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from martlet.base.errors import ErrorCode
-from martlet.broker.hosted_shard import HostedShard
+from martlet.broker.coordinators.hosted_shard import HostedShard
 from martlet.testing.running_broker import RunningBroker
 from martlet.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from martlet.wire.messages.list_groups import ListGroupsRequest

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from martlet.base.ids import BrokerId, Incarnation, Member
-from martlet.broker import fetch_wait, replica_fetch
 from martlet.broker.handlers.produce import WaitingProduce
-from martlet.broker.membership import Membership
-from martlet.broker.partition import Partition
+from martlet.broker.membership.membership import Membership
+from martlet.broker.partitions import fetch_wait
+from martlet.broker.partitions.partition import Partition
+from martlet.broker.replicas import replica_fetch
 from martlet.cluster import controller_decisions, reassignment, replica_decisions
 from martlet.cluster.records import PartitionRecord
 from martlet.cluster.store import Change

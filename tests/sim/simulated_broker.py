@@ -10,7 +10,7 @@ from martlet.base.ids import TopicPartition
 from martlet.broker.app import BrokerApp
 from martlet.broker.beside import run_as_task
 from martlet.broker.ports import BrokerPorts
-from martlet.broker.request import Address
+from martlet.broker.serving.request import Address
 from martlet.broker.settings import BrokerSettings
 from martlet.cluster.store import MetaStore
 from martlet.testing.sim_host import SimHost

@@ -12,8 +12,8 @@ import pytest
 from martlet.base.errors import ApiError
 from martlet.base.ids import TopicPartition
 from martlet.broker.app import BrokerApp
-from martlet.broker.partition import Partition
-from martlet.broker.replica_lane import ReplicaFetchOptions
+from martlet.broker.partitions.partition import Partition
+from martlet.broker.replicas.replica_lane import ReplicaFetchOptions
 from martlet.client.addresses import Address
 from martlet.client.admin import Admin, NewTopic
 from martlet.client.cluster import Cluster

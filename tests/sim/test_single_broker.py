@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from martlet.broker.flush_policy import FlushPolicy
+from martlet.broker.partitions.flush_policy import FlushPolicy
 from martlet.log.flushing import FlushTicket
 from martlet.log.producer_state import ProducerStates
 from martlet.testing.sim_host import HostDisk

@@ -28,11 +28,11 @@ PORT_MODULES = {
 }
 # Where one failure must not end the rest: requests, the broker's periodic work.
 SUPERVISORS = {
-    "src/martlet/broker/dispatch.py",
-    "src/martlet/broker/group_lag.py",
-    "src/martlet/broker/housekeeping.py",
-    "src/martlet/broker/replica_fetcher.py",
-    "src/martlet/broker/replica_lane.py",
+    "src/martlet/broker/serving/dispatch.py",
+    "src/martlet/broker/coordinators/group_lag.py",
+    "src/martlet/broker/partitions/housekeeping.py",
+    "src/martlet/broker/replicas/replica_fetcher.py",
+    "src/martlet/broker/replicas/replica_lane.py",
     "src/martlet/coordinator/shard.py",
 }
 NEVER_CALLED = {

@@ -1,5 +1,8 @@
-"""The broker process: listener, connections, one handler file per API, parked requests, and the wiring.
+"""The broker process: the asyncio shell in which the rules of the rooms below meet sockets, threads and timers.
 
-This is the asyncio shell. Rules of the protocol, the log and the cluster live in the rooms below; here they
-meet sockets, threads and timers. Everything is put together in one place, `app.py`.
+Everything is put together in one place, `app.py`.
+
+`serving/` takes a request from its socket to its handler, `handlers/` has one file per API, `partitions/` keeps the
+replicas, `replicas/` copies between brokers, `coordinators/` hosts groups, `routing/` tells clients where to go,
+`membership/` holds this process in its cluster, and `administration/` changes the cluster.
 """

@@ -25,36 +25,36 @@ from martlet.base.errors import ErrorCode, InvariantViolation, StorageFailure
 from martlet.base.ids import BrokerId, Member
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
-from martlet.broker.controller import Controller, ControllerOptions
-from martlet.broker.dispatch import Dispatcher
-from martlet.broker.group_coordinator import GroupCoordinator
-from martlet.broker.group_lag import GroupLag
-from martlet.broker.group_settings import group_options, watch_groups
+from martlet.broker.administration.controller import Controller, ControllerOptions
+from martlet.broker.administration.topic_admin import TopicAdmin
+from martlet.broker.coordinators.group_coordinator import GroupCoordinator
+from martlet.broker.coordinators.group_lag import GroupLag
+from martlet.broker.coordinators.group_settings import group_options, watch_groups
+from martlet.broker.coordinators.offsets_topic import OffsetsTopic
+from martlet.broker.coordinators.topics_view import ImageTopics
 from martlet.broker.handlers import SERVED
-from martlet.broker.housekeeping import Housekeeping
-from martlet.broker.in_sync_keeper import InSyncKeeper
-from martlet.broker.lease_keeper import LeaseKeeper
-from martlet.broker.listener import Listener
-from martlet.broker.membership import LogsFound, Membership, endpoint_host
-from martlet.broker.metadata_commits import MetadataCommits
-from martlet.broker.metadata_feed import MetadataFeed
-from martlet.broker.metadata_store import wait_for_store
-from martlet.broker.offsets_topic import OffsetsTopic
+from martlet.broker.membership.lease_keeper import LeaseKeeper
+from martlet.broker.membership.membership import LogsFound, Membership, endpoint_host
+from martlet.broker.membership.metadata_commits import MetadataCommits
+from martlet.broker.membership.metadata_feed import MetadataFeed
+from martlet.broker.membership.metadata_store import wait_for_store
 from martlet.broker.operations import OperationsServer
-from martlet.broker.partition_table import PartitionTable
+from martlet.broker.partitions.housekeeping import Housekeeping
+from martlet.broker.partitions.partition_table import PartitionTable
+from martlet.broker.partitions.producer_ids import ProducerIdPool
+from martlet.broker.partitions.topic_settings import TopicSettings, static_configs
 from martlet.broker.ports import BrokerPorts
-from martlet.broker.producer_ids import ProducerIdPool
-from martlet.broker.registry import Api, MessageApi, build_registry
-from martlet.broker.replica_ask import ReplicaIdentity
-from martlet.broker.replica_fetching import ReplicaFetching
-from martlet.broker.replica_gauges import watch_replicas
-from martlet.broker.replica_lane import ReplicaFetchOptions, ReplicaPorts
-from martlet.broker.request import Address, parse_address
+from martlet.broker.replicas.in_sync_keeper import InSyncKeeper
+from martlet.broker.replicas.replica_ask import ReplicaIdentity
+from martlet.broker.replicas.replica_fetching import ReplicaFetching
+from martlet.broker.replicas.replica_gauges import watch_replicas
+from martlet.broker.replicas.replica_lane import ReplicaFetchOptions, ReplicaPorts
 from martlet.broker.services import BrokerServices
+from martlet.broker.serving.dispatch import Dispatcher
+from martlet.broker.serving.listener import Listener
+from martlet.broker.serving.registry import Api, MessageApi, build_registry
+from martlet.broker.serving.request import Address, parse_address
 from martlet.broker.settings import BrokerSettings
-from martlet.broker.topic_admin import TopicAdmin
-from martlet.broker.topic_settings import TopicSettings, static_configs
-from martlet.broker.topics_view import ImageTopics
 from martlet.cluster.broker_decisions import Registration
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.records import Endpoint

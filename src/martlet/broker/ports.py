@@ -14,10 +14,10 @@ from martlet.base.clock import Clock, SystemClock
 from martlet.base.disk import Disk, SystemDisk
 from martlet.base.randomness import Randomness, SystemRandomness
 from martlet.broker.beside import RunBeside, run_in_thread
-from martlet.broker.directory_lock import hold_directory
-from martlet.broker.listener import bind
-from martlet.broker.metadata_store import OpenStore, open_metadata_store
-from martlet.broker.request import Address
+from martlet.broker.membership.directory_lock import hold_directory
+from martlet.broker.membership.metadata_store import OpenStore, open_metadata_store
+from martlet.broker.serving.listener import bind
+from martlet.broker.serving.request import Address
 
 
 def raise_file_limit() -> int:

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 from martlet.base.clock import Clock
 from martlet.base.ids import BrokerId, Member
-from martlet.broker.group_coordinator import GroupCoordinator
-from martlet.broker.partition_table import PartitionTable
-from martlet.broker.producer_ids import ProducerIdPool
-from martlet.broker.request import Address, Link, parse_address
+from martlet.broker.administration.topic_admin import TopicAdmin
+from martlet.broker.coordinators.group_coordinator import GroupCoordinator
+from martlet.broker.partitions.partition_table import PartitionTable
+from martlet.broker.partitions.producer_ids import ProducerIdPool
+from martlet.broker.partitions.topic_settings import TopicSettings
+from martlet.broker.serving.request import Address, Link, parse_address
 from martlet.broker.settings import BrokerSettings
-from martlet.broker.topic_admin import TopicAdmin
-from martlet.broker.topic_settings import TopicSettings
 from martlet.cluster.image import MetadataImage
 from martlet.log.log_directory import LogDirectory
 from martlet.observe.metrics import BrokerMetrics
 
 if TYPE_CHECKING:
-    from martlet.broker.registry import Api
+    from martlet.broker.serving.registry import Api
 
 
 @dataclass(slots=True)

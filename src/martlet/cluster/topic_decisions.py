@@ -1,7 +1,7 @@
 """The decisions about topics: given what is known and what is wished, what to commit so that it becomes so.
 
 Rules: pure functions from records to `CommitPlan`s, or an ApiError saying why not. Ids and times come in as
-arguments. Carrying a plan out, and trying again when a comparison is lost, is `martlet.broker.topic_admin`.
+arguments. Carrying a plan out, and trying again when a comparison is lost, is `broker/administration/topic_admin.py`.
 
 How it works: every plan compares the `mod_revision` of what it is based on, so a plan made from old knowledge fails
 as a whole. Partitions are written in portions that fit a commit. A topic of one portion is made by one commit. A

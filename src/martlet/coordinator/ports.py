@@ -1,7 +1,7 @@
 """What a shard needs from outside: a log to append to and somebody who wakes it; the time comes from a `Clock`.
 
-Only the ports live here. The broker's adapters are `broker/shard_log.py` and `broker/group_coordinator.py`; tests bring
-a log that commits when told.
+Only the ports live here. The broker's adapters are `shard_log.py` and `group_coordinator.py` in `broker/coordinators`;
+tests bring a log that commits when told.
 """
 
 from collections.abc import Callable, Sequence

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from martlet.base.ids import BrokerId
 from martlet.base.randomness import IdSource
-from martlet.broker.metadata_feed import MetadataFeed
-from martlet.broker.topic_admin import TopicAdmin
+from martlet.broker.administration.topic_admin import TopicAdmin
+from martlet.broker.membership.metadata_feed import MetadataFeed
 from martlet.cluster.broker_decisions import Registration
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.store import MetaStore

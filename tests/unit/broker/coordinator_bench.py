@@ -7,12 +7,12 @@ from martlet.base.clock import SystemClock
 from martlet.base.ids import BrokerId, Member
 from martlet.base.randomness import IdSource
 from martlet.broker.app import follow_metadata
-from martlet.broker.group_coordinator import GroupCoordinator
-from martlet.broker.offsets_topic import OffsetsTopic
-from martlet.broker.partition_table import PartitionTable
+from martlet.broker.coordinators.group_coordinator import GroupCoordinator
+from martlet.broker.coordinators.offsets_topic import OffsetsTopic
+from martlet.broker.coordinators.topics_view import ImageTopics
+from martlet.broker.partitions.partition_table import PartitionTable
+from martlet.broker.partitions.topic_settings import TopicSettings
 from martlet.broker.settings import BrokerSettings
-from martlet.broker.topic_settings import TopicSettings
-from martlet.broker.topics_view import ImageTopics
 from martlet.groups.caller import Caller
 from martlet.groups.machine import GroupsMachine
 from martlet.groups.options import GroupsOptions

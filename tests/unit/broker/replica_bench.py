@@ -10,11 +10,11 @@ from typing import Any
 
 from martlet.base.errors import ApiError, ErrorCode, StorageFailure
 from martlet.base.ids import BrokerId, Incarnation, Member, TopicId, TopicPartition
-from martlet.broker.flush_policy import FlushMode, FlushPolicy
-from martlet.broker.replica_ask import ReplicaIdentity
-from martlet.broker.replica_fetching import ReplicaFetching
-from martlet.broker.replica_lane import ReplicaFetchOptions, ReplicaPorts
-from martlet.broker.replica_log import ReplicaLog
+from martlet.broker.partitions.flush_policy import FlushMode, FlushPolicy
+from martlet.broker.replicas.replica_ask import ReplicaIdentity
+from martlet.broker.replicas.replica_fetching import ReplicaFetching
+from martlet.broker.replicas.replica_lane import ReplicaFetchOptions, ReplicaPorts
+from martlet.broker.replicas.replica_log import ReplicaLog
 from martlet.cluster.keys import broker_key
 from martlet.cluster.records import BrokerRecord, Endpoint, encode_broker
 from martlet.cluster.store import CommitPlan

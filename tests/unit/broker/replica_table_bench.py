@@ -15,12 +15,12 @@ from martlet.base.errors import ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId
 from martlet.broker.app import follow_metadata
 from martlet.broker.handlers import fetch, produce
-from martlet.broker.partition import Partition
-from martlet.broker.partition_table import PartitionTable
-from martlet.broker.request import Address, Link, Reply
+from martlet.broker.partitions.partition import Partition
+from martlet.broker.partitions.partition_table import PartitionTable
+from martlet.broker.partitions.topic_settings import TopicSettings
 from martlet.broker.services import BrokerServices
+from martlet.broker.serving.request import Address, Link, Reply
 from martlet.broker.settings import BrokerSettings
-from martlet.broker.topic_settings import TopicSettings
 from martlet.cluster.keys import CLUSTER_KEY, broker_key, live_key, partition_key, topic_key
 from martlet.cluster.records import (
     BrokerRecord,

@@ -4,9 +4,16 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from martlet.base.ids import BrokerId
-from martlet.broker.cluster_view import address_of, controller_of, leader_of, nodes, possible_leaders, present_brokers
-from martlet.broker.request import Address, Link
+from martlet.broker.routing.cluster_view import (
+    address_of,
+    controller_of,
+    leader_of,
+    nodes,
+    possible_leaders,
+    present_brokers,
+)
 from martlet.broker.services import BrokerServices
+from martlet.broker.serving.request import Address, Link
 from martlet.broker.settings import BrokerSettings
 from martlet.cluster.broker_decisions import Registration, plan_registration
 from martlet.cluster.image import MetadataImage

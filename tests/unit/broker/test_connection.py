@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from martlet.broker.connection import KafkaConnection
-from martlet.broker.dispatch import Dispatcher
-from martlet.broker.memory_budget import MemoryBudget
-from martlet.broker.request import Address, Link, Reply
+from martlet.broker.serving.connection import KafkaConnection
+from martlet.broker.serving.dispatch import Dispatcher
+from martlet.broker.serving.memory_budget import MemoryBudget
+from martlet.broker.serving.request import Address, Link, Reply
 from martlet.broker.settings import BrokerSettings
 from martlet.observe.metrics import BrokerMetrics, DropReason
 from martlet.testing.sim_clock import SimClock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from martlet.broker.flush_policy import FlushMode, FlushPolicy, decide_flush_mode
+from martlet.broker.partitions.flush_policy import FlushMode, FlushPolicy, decide_flush_mode
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member
-from martlet.broker.group_requests import in_pieces
+from martlet.broker.coordinators.group_requests import in_pieces
 from martlet.cluster.keys import partition_key, partition_prefix, topic_key
 from martlet.cluster.records import PartitionRecord, encode_partition
 from martlet.cluster.store import CommitPlan, commit_plan

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from martlet.base.errors import DiskFull, StorageFailure
 from martlet.base.ids import NO_TOPIC_ID, BrokerId, Incarnation, LeaderEpoch, Member
-from martlet.broker.flush_policy import FlushMode, FlushPolicy
-from martlet.broker.group_lag import OTHER, TOPICS_PER_GROUP_MAX, GroupLag, Lag
-from martlet.broker.partition import Partition
+from martlet.broker.coordinators.group_lag import OTHER, TOPICS_PER_GROUP_MAX, GroupLag, Lag
+from martlet.broker.partitions.flush_policy import FlushMode, FlushPolicy
+from martlet.broker.partitions.partition import Partition
 from martlet.cluster.records import PartitionRecord
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog

@@ -1,7 +1,7 @@
 """What housekeeping leaves for the next start, however this process ends."""
 
 from martlet.broker.app import follow_metadata
-from martlet.broker.housekeeping import Housekeeping
+from martlet.broker.partitions.housekeeping import Housekeeping
 from martlet.broker.settings import BrokerSettings
 from martlet.cluster.keys import partition_key, topic_key
 from martlet.cluster.store import CommitPlan

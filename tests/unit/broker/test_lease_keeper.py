@@ -13,8 +13,8 @@ import pytest
 
 from martlet.base.clock import SystemClock
 from martlet.base.disk import SystemDisk
-from martlet.broker.lease_keeper import LeaseKeeper
-from martlet.broker.metadata_store import open_metadata_store
+from martlet.broker.membership.lease_keeper import LeaseKeeper
+from martlet.broker.membership.metadata_store import open_metadata_store
 from martlet.broker.ports import BrokerPorts
 from martlet.broker.settings import BrokerSettings
 from martlet.broker.vital_signs import VitalSigns

@@ -7,8 +7,8 @@ import pytest
 
 from martlet.base.errors import MembershipRefused, StorageFailure
 from martlet.base.ids import BrokerId
-from martlet.broker.identity_file import IDENTITY_FILE
-from martlet.broker.membership import endpoint_host
+from martlet.broker.membership.identity_file import IDENTITY_FILE
+from martlet.broker.membership.membership import endpoint_host
 from martlet.cluster.keys import broker_key, live_key
 from martlet.cluster.records import decode_broker
 from martlet.testing.sim_remote_store import STORE_NAME, CommitFault

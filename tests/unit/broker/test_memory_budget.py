@@ -1,6 +1,6 @@
 """The bound on half-received requests: small ones are free, large ones wait their turn, somebody always goes on."""
 
-from martlet.broker.memory_budget import MemoryBudget
+from martlet.broker.serving.memory_budget import MemoryBudget
 
 KIB = 1024
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from martlet.base.errors import StorageFailure
-from martlet.broker.metadata_feed import MetadataFeed
+from martlet.broker.membership.metadata_feed import MetadataFeed
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.store import StoreClosed
 from martlet.testing.sim_clock import SimClock

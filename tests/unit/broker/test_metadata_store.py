@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from martlet.base.clock import Clock
-from martlet.broker.metadata_store import METADATA_FILE, WAIT_MS_MAX, open_metadata_store, wait_for_store
+from martlet.broker.membership.metadata_store import METADATA_FILE, WAIT_MS_MAX, open_metadata_store, wait_for_store
 from martlet.broker.settings import BrokerSettings
 from martlet.cluster.store import MetaStore, StoreRefused, StoreUnavailable
 from martlet.testing.sim_clock import SimClock

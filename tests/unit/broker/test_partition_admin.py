@@ -10,9 +10,15 @@ import pytest
 from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, TopicPartition
-from martlet.broker.partition_admin import drain_broker, elect_leaders, reassign, remove_broker, undrain_broker
+from martlet.broker.administration.partition_admin import (
+    drain_broker,
+    elect_leaders,
+    reassign,
+    remove_broker,
+    undrain_broker,
+)
+from martlet.broker.administration.topic_admin import TopicAdmin
 from martlet.broker.services import BrokerServices
-from martlet.broker.topic_admin import TopicAdmin
 from martlet.cluster.configs import NO_LAYERS, BrokerLayers
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import live_key, partition_key

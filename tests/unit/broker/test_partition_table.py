@@ -9,8 +9,8 @@ import pytest
 from martlet.base.errors import ApiError, ErrorCode, LogDamaged
 from martlet.base.ids import BrokerId, Incarnation, Member, TopicPartition
 from martlet.broker.handlers.list_offsets import EARLIEST, LATEST, look_up
-from martlet.broker.partition import Partition
-from martlet.broker.replica_gauges import watch_replicas
+from martlet.broker.partitions.partition import Partition
+from martlet.broker.replicas.replica_gauges import watch_replicas
 from martlet.log.file_names import DAMAGE_FOUND, PARTITION_METADATA
 from martlet.wire.batch import build_batch, stamp_batch
 from tests.unit.broker.replica_table_bench import (

@@ -3,7 +3,7 @@
 import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.broker.refused_batches import PRODUCERS_MAX, REMEMBERED_MS, RefusedBatches
+from martlet.broker.partitions.refused_batches import PRODUCERS_MAX, REMEMBERED_MS, RefusedBatches
 from martlet.log.producer_state import ProducerStates
 from martlet.wire.batch import BatchHeader, build_batch, read_batch_header
 

@@ -6,9 +6,9 @@ import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicPartition
-from martlet.broker.replica_answer import is_no_news, take_result
-from martlet.broker.replica_ask import Asked, compose_ask
-from martlet.broker.replica_followed import Followed
+from martlet.broker.replicas.replica_answer import is_no_news, take_result
+from martlet.broker.replicas.replica_ask import Asked, compose_ask
+from martlet.broker.replicas.replica_followed import Followed
 from martlet.testing.sim_disk import SimDisk
 from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.batch import read_batch_header

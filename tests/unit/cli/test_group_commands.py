@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from martlet.base.clock import SystemClock
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import TopicPartition
+from martlet.testing.sim_clock import SimClock
 from martlet.wire import message_codec
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import build_batch
@@ -42,7 +42,9 @@ def bootstrap(broker: FakeBroker) -> Iterator[str]:
 
 
 @pytest.fixture
-def martlet(bootstrap: str) -> Any:
+def martlet(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr("martlet.cli.group_lag.SystemClock", SimClock)
+
     def run(*arguments: str, stdin: bytes = b"") -> Ran:
         return run_martlet("group", *arguments, stdin=stdin, environment={"MARTLET_BOOTSTRAP": bootstrap})
 
@@ -51,7 +53,7 @@ def martlet(bootstrap: str) -> Any:
 
 def publish(broker: FakeBroker, partition: TopicPartition, count: int, *, age_ms: int = 90_500) -> None:
     """So many messages of one age."""
-    stamp = SystemClock().now_ms() - age_ms
+    stamp = SimClock().now_ms() - age_ms
     broker.append(partition, build_batch([(stamp, None, b"v", ())] * count))
 
 
@@ -156,7 +158,7 @@ def test_lag_is_shown_by_partition(broker: FakeBroker, groups: FakeGroups, martl
     )
     shown = json.loads(martlet("lag", "g", "--json").stdout)
     assert (shown["group"], shown["state"], shown["lag"]) == ("g", "Stable", 3)
-    assert 90.5 <= shown["lag_seconds"] < 120
+    assert shown["lag_seconds"] == 90.5
     assert [entry["lag"] for entry in shown["partitions"]] == [0, None, 3, None]
 
 

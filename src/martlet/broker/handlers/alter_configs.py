@@ -5,9 +5,9 @@ The old form of IncrementalAlterConfigs, kept because clients still send it.
 
 from typing import Final
 
-from martlet.broker.config_resources import BROKER, TOPIC, parse_broker_name, unknown_resource_type
-from martlet.broker.request import RequestContext, outcome_of
+from martlet.broker.administration.config_resources import BROKER, TOPIC, parse_broker_name, unknown_resource_type
 from martlet.broker.services import BrokerServices
+from martlet.broker.serving.request import RequestContext, outcome_of
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.alter_configs import (
     AlterConfigsRequest,

@@ -12,10 +12,10 @@ from typing import Final
 
 from martlet.base.errors import ApiError
 from martlet.base.ids import TopicPartition
-from martlet.broker.partition_admin import Outcomes, reassign
-from martlet.broker.request import RequestContext
+from martlet.broker.administration.partition_admin import Outcomes, reassign
 from martlet.broker.services import BrokerServices
-from martlet.broker.turns import Repeats
+from martlet.broker.serving.request import RequestContext
+from martlet.broker.serving.turns import Repeats
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from martlet.broker.request import RequestContext, outcome_of
 from martlet.broker.services import BrokerServices
+from martlet.broker.serving.request import RequestContext, outcome_of
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.create_partitions import (
     CreatePartitionsRequest,

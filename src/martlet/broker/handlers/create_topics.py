@@ -7,9 +7,9 @@ occurs twice in one request is refused for both.
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.turns import Repeats, in_turns
+from martlet.broker.serving.request import RequestContext
+from martlet.broker.serving.turns import Repeats, in_turns
 from martlet.cluster.records import TopicRecord
 from martlet.cluster.topic_decisions import TopicWish
 from martlet.wire.api_keys import ApiKey

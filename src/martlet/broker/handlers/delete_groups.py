@@ -3,10 +3,10 @@
 from typing import Final
 
 from martlet.base.errors import ApiError
-from martlet.broker.group_requests import expect
-from martlet.broker.request import RequestContext
+from martlet.broker.coordinators.group_requests import expect
 from martlet.broker.services import BrokerServices
-from martlet.broker.turns import in_turns
+from martlet.broker.serving.request import RequestContext
+from martlet.broker.serving.turns import in_turns
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 

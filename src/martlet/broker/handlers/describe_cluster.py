@@ -6,9 +6,9 @@ v1 adds the endpoint type (only brokers are described here), v2 on request the f
 from typing import Final
 
 from martlet.base.errors import ErrorCode
-from martlet.broker.cluster_view import controller_of, nodes
-from martlet.broker.request import RequestContext
+from martlet.broker.routing.cluster_view import controller_of, nodes
 from martlet.broker.services import BrokerServices
+from martlet.broker.serving.request import RequestContext
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.describe_cluster import (
     DescribeClusterBroker,

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.broker.config_resources import BROKER, TOPIC, parse_broker_name, unknown_resource_type
-from martlet.broker.drain_config import DRAIN, asks_only_for_drain, drain_entry
-from martlet.broker.request import RequestContext
+from martlet.broker.administration.config_resources import BROKER, TOPIC, parse_broker_name, unknown_resource_type
+from martlet.broker.administration.drain_config import DRAIN, asks_only_for_drain, drain_entry
 from martlet.broker.services import BrokerServices
-from martlet.broker.turns import in_turns
+from martlet.broker.serving.request import RequestContext
+from martlet.broker.serving.turns import in_turns
 from martlet.cluster.configs import BrokerLayers, ConfigEntry, ConfigSource, effective_broker_config
 from martlet.cluster.topic_names import check_topic_name
 from martlet.wire.api_keys import ApiKey

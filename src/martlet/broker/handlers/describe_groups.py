@@ -7,10 +7,10 @@ several times is described once. Deviation: authorized operations are never told
 from typing import Final
 
 from martlet.base.errors import ApiError
-from martlet.broker.group_requests import caller_of, expect
-from martlet.broker.request import RequestContext
+from martlet.broker.coordinators.group_requests import caller_of, expect
 from martlet.broker.services import BrokerServices
-from martlet.broker.turns import in_turns
+from martlet.broker.serving.request import RequestContext
+from martlet.broker.serving.turns import in_turns
 from martlet.groups.caller import Caller
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse

@@ -7,10 +7,10 @@ replicas are those that are not in sync and yet hold everything acknowledged (KI
 from typing import Final
 
 from martlet.base.errors import ErrorCode
-from martlet.broker.cluster_view import Present, possible_leaders
 from martlet.broker.handlers.metadata import describe_partition
-from martlet.broker.request import RequestContext
+from martlet.broker.routing.cluster_view import Present, possible_leaders
 from martlet.broker.services import BrokerServices
+from martlet.broker.serving.request import RequestContext
 from martlet.cluster.records import PartitionRecord
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.describe_topic_partitions import (

@@ -11,9 +11,9 @@ from typing import Final
 
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import TopicPartition
-from martlet.broker.partition_admin import Outcomes, elect_leaders
-from martlet.broker.request import RequestContext
+from martlet.broker.administration.partition_admin import Outcomes, elect_leaders
 from martlet.broker.services import BrokerServices
+from martlet.broker.serving.request import RequestContext
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.elect_leaders import (
     ElectLeadersRequest,

@@ -16,11 +16,11 @@
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.broker.fetch_wait import WaitingFetch
-from martlet.broker.replica_authority import check_replica
-from martlet.broker.replica_fetch import WaitingReplicaFetch
-from martlet.broker.request import Link, Reply
+from martlet.broker.partitions.fetch_wait import WaitingFetch
+from martlet.broker.replicas.replica_authority import check_replica
+from martlet.broker.replicas.replica_fetch import WaitingReplicaFetch
 from martlet.broker.services import BrokerServices
+from martlet.broker.serving.request import Link, Reply
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.fetch import (
     FetchPartitionResult,

@@ -6,11 +6,11 @@ that any broker changes, see `drain_config.py`.
 
 from typing import Final
 
-from martlet.broker.config_resources import BROKER, TOPIC, parse_broker_name, unknown_resource_type
-from martlet.broker.drain_config import DRAIN, change_drain
-from martlet.broker.request import RequestContext, outcome_of
+from martlet.broker.administration.config_resources import BROKER, TOPIC, parse_broker_name, unknown_resource_type
+from martlet.broker.administration.drain_config import DRAIN, change_drain
 from martlet.broker.services import BrokerServices
-from martlet.broker.turns import Repeats
+from martlet.broker.serving.request import RequestContext, outcome_of
+from martlet.broker.serving.turns import Repeats
 from martlet.cluster.config_changes import ConfigChange
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.incremental_alter_configs import (

@@ -10,8 +10,8 @@ Deviation: with a transactional id the answer is COORDINATOR_NOT_AVAILABLE until
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.broker.request import RequestContext
 from martlet.broker.services import BrokerServices
+from martlet.broker.serving.request import RequestContext
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

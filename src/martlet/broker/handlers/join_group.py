@@ -6,9 +6,9 @@ The answer may take as long as the group's rebalance; until then the connection 
 from typing import Final
 
 from martlet.base.errors import ApiError
-from martlet.broker.group_requests import caller_of
-from martlet.broker.request import RequestContext
+from martlet.broker.coordinators.group_requests import caller_of
 from martlet.broker.services import BrokerServices
+from martlet.broker.serving.request import RequestContext
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 

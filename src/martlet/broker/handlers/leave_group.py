@@ -6,9 +6,9 @@ Until v2 a request names one member, and its error is the answer's; from v3 on e
 from typing import Final
 
 from martlet.base.errors import ApiError
-from martlet.broker.group_requests import caller_of
-from martlet.broker.request import RequestContext
+from martlet.broker.coordinators.group_requests import caller_of
 from martlet.broker.services import BrokerServices
+from martlet.broker.serving.request import RequestContext
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 

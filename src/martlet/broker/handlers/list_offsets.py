@@ -12,10 +12,10 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import NO_LEADER_EPOCH, NO_OFFSET
-from martlet.broker.partition import Partition
-from martlet.broker.request import RequestContext
+from martlet.broker.partitions.partition import Partition
 from martlet.broker.services import BrokerServices
-from martlet.broker.turns import Repeats, in_turns
+from martlet.broker.serving.request import RequestContext
+from martlet.broker.serving.turns import Repeats, in_turns
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.list_offsets import (
     ListOffsetsPartition,

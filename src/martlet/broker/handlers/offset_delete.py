@@ -7,9 +7,9 @@ stands for the whole answer.
 from typing import Final
 
 from martlet.base.errors import ApiError
-from martlet.broker.group_requests import caller_of
-from martlet.broker.request import RequestContext
+from martlet.broker.coordinators.group_requests import caller_of
 from martlet.broker.services import BrokerServices
+from martlet.broker.serving.request import RequestContext
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 

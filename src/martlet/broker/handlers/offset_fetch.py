@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from martlet.base.errors import ApiError
-from martlet.broker.group_requests import caller_of, expect, in_pieces
-from martlet.broker.request import RequestContext
+from martlet.broker.coordinators.group_requests import caller_of, expect, in_pieces
 from martlet.broker.services import BrokerServices
-from martlet.broker.turns import Repeats, in_turns
+from martlet.broker.serving.request import RequestContext
+from martlet.broker.serving.turns import Repeats, in_turns
 from martlet.coordinator.result import Result
 from martlet.groups.caller import Caller
 from martlet.wire.api_keys import ApiKey

@@ -1,0 +1,39 @@
+"""From the broker's settings to the limits of the groups machine, and from its machines to what operators see."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from martlet.broker.coordinators.group_coordinator import GroupCoordinator
+from martlet.broker.settings import BrokerSettings
+from martlet.groups.options import GroupsOptions
+from martlet.observe.metrics import BrokerMetrics
+
+_MINUTE_MS = 60_000
+
+
+def group_options(settings: BrokerSettings) -> GroupsOptions:
+    """What the settings say about groups."""
+    return GroupsOptions(
+        group_max_size=settings.group_max_size,
+        min_session_timeout_ms=settings.group_min_session_timeout_ms,
+        max_session_timeout_ms=settings.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        offset_metadata_max=settings.offset_metadata_max,
+        offsets_retention_ms=settings.offsets_retention_minutes * _MINUTE_MS,
+        consumer_max_size=settings.consumer_group_max_size,
+        consumer_session_timeout_ms=settings.consumer_group_session_timeout_ms,
+        consumer_heartbeat_interval_ms=settings.consumer_group_heartbeat_interval_ms,
+    )
+
+
+def watch_groups(groups: GroupCoordinator, metrics: BrokerMetrics) -> None:
+    """Export how many groups and waiting requests there are; `group_lag.py` has what there is for each group."""
+
+    def by_state() -> Iterable[tuple[tuple[str, ...], float]]:
+        counts: Counter[tuple[str, str]] = Counter()
+        for machine in groups.machines():
+            counts.update(machine.statistics())
+        return sorted(counts.items())
+
+    metrics.watch_table("martlet_groups", "Groups coordinated here.", ("type", "state"), by_state)
+    metrics.watch("martlet_parked_group_requests", "Requests that wait for their group.", lambda: groups.waiting_count)

@@ -1,0 +1,92 @@
+"""Loads a shard from its partition's log without holding up the event loop.
+
+A thread reads and decodes a chunk; the loop replays it a few records at a time. Nobody appends to the partition
+meanwhile, because the shard refuses everybody until it is active.
+
+A new leader holds all that was committed and perhaps more, and the more is committed under its leadership or never. So
+everything is replayed, and the shard serves once all of it is committed: before that it might tell what is lost again.
+"""
+
+import asyncio
+import logging
+from contextlib import AbstractAsyncContextManager
+from typing import Final, TypeVar
+
+from martlet.base.errors import ApiError, ErrorCode, StorageFailure
+from martlet.base.invariant import invariant
+from martlet.broker.coordinators.shard_log import PartitionShardLog
+from martlet.broker.partitions.partition import Partition
+from martlet.coordinator.loading import decode_batches
+from martlet.coordinator.result import RecordCodec
+from martlet.coordinator.shard import Shard, ShardState
+from martlet.log.log_slice import LogSlice
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+_CHUNK_BYTES: Final = 4 << 20
+_RECORDS_PER_TURN: Final = 200
+
+
+async def load_shard(
+    shard: Shard[R], log: PartitionShardLog, codec: RecordCodec[R], turn: AbstractAsyncContextManager[object]
+) -> int:
+    """Replay the whole log and activate the shard; returns the number of records. `turn` is held while it reads.
+
+    A log that is damaged or has failed leaves the shard closed for good. A shard closed meanwhile, or whose broker
+    does not lead any more, is left alone.
+    """
+    partition = log.partition
+    invariant(partition is not None, "what is loaded has a log")
+    count = 0
+    try:
+        if partition is not None:
+            async with turn:
+                count = await _replay_all(shard, log, partition, codec)
+            await _committed(log, partition)
+    except (ApiError, StorageFailure) as error:
+        if not log.closed:
+            logger.critical("%s cannot be loaded, its groups are not served: %s", shard.name, error)
+            shard.close(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{shard.name} could not be loaded: {error}"))
+        return 0
+    if shard.state is ShardState.LOADING and not log.closed:
+        shard.activate()
+    return count
+
+
+async def _replay_all(shard: Shard[R], log: PartitionShardLog, partition: Partition, codec: RecordCodec[R]) -> int:
+    content = partition.log
+    offset, end_offset = content.log_start_offset, content.end_offset
+    count = 0
+    while offset < end_offset:
+        piece = content.locate(offset, max_bytes=_CHUNK_BYTES, end_offset=end_offset, at_least_one=True)
+        if not piece.size:
+            break
+        loop = asyncio.get_running_loop()
+        records, next_offset = await loop.run_in_executor(None, _read, shard.name, piece, codec, offset)
+        for start in range(0, len(records), _RECORDS_PER_TURN):
+            if shard.state is not ShardState.LOADING or log.closed:
+                return count
+            shard.replay_loaded(records[start : start + _RECORDS_PER_TURN])
+            await asyncio.sleep(0)
+        count += len(records)
+        if next_offset <= offset:
+            break
+        offset = next_offset
+    return count
+
+
+def _read(name: str, piece: LogSlice, codec: RecordCodec[R], offset: int) -> tuple[list[R], int]:
+    """Runs in a thread."""
+    return decode_batches(name, piece.read(), codec, offset)
+
+
+async def _committed(log: PartitionShardLog, partition: Partition) -> None:
+    """Nobody may be told of what is not committed, and that includes what was there before."""
+    if log.closed:
+        return
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    end_offset = partition.log.end_offset
+    if partition.when_committed(end_offset, lambda: None if future.done() else future.set_result(None)):
+        await future

@@ -1,0 +1,70 @@
+"""A partition of an internal topic as the log under a shard, opened with the first record that is written.
+
+So a coordinator with fifty shards and one group has one log on disk. A partition that has a log when the broker starts,
+or that is replicated, is open already.
+
+Invariant: (H1) a shard log serves one leadership: when this process has led under another epoch since, somebody else
+may have written in between, and the shard has to be loaded anew.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.ids import NO_LEADER_EPOCH
+from martlet.base.invariant import invariant
+from martlet.broker.partitions.partition import Partition
+from martlet.broker.partitions.partition_table import PartitionTable
+from martlet.coordinator.ports import LogEntry
+from martlet.wire.batch import build_batch, read_batch_header
+
+_NO_HEADERS: Final = ()
+
+
+class PartitionShardLog:
+    """Implements `coordinator.ports.ShardLog` on the partition table."""
+
+    def __init__(self, table: PartitionTable, topic: str, index: int, *, batch_bytes_max: int) -> None:
+        self._table = table
+        self._topic = topic
+        self._index = index
+        self._batch_bytes_max = batch_bytes_max
+        self.name = f"{topic}-{index}"
+        self.partition: Partition | None = table.hosted(topic, index)
+        """None until something is written."""
+        self._leader_epoch = NO_LEADER_EPOCH if self.partition is None else self.partition.leader_epoch
+
+    @property
+    def closed(self) -> bool:
+        """Whether the leadership it serves is over (H1)."""
+        partition = self.partition
+        if partition is None:
+            # Somebody else opened it: there may be something in it that the shard has not seen.
+            return self._table.hosted(self._topic, self._index) is not None
+        return partition.offline or not partition.is_leading or partition.leader_epoch != self._leader_epoch
+
+    def append(self, entries: Sequence[LogEntry], now_ms: int) -> int:
+        self._table.check_acting()
+        self._table.check_writable()
+        batch = bytearray(build_batch([(now_ms, key, value, _NO_HEADERS) for key, value in entries]))
+        if len(batch) > self._batch_bytes_max:
+            raise ApiError(
+                ErrorCode.MESSAGE_TOO_LARGE, f"{len(batch)} bytes of records; {self._batch_bytes_max} are allowed"
+            )
+        partition = self._opened()
+        if self.closed:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} has been led by somebody else since")
+        # What was decided is told to nobody before it is committed, so it is not even written when it cannot be.
+        partition.check_enough_in_sync()
+        view = memoryview(batch)
+        return partition.append(view, read_batch_header(view), now_ms=now_ms).last_offset + 1
+
+    def when_committed(self, next_offset: int, callback: Callable[[], None]) -> bool:
+        invariant(self.partition is not None, "what was appended has a log")
+        return self.partition is not None and self.partition.when_committed(next_offset, callback)
+
+    def _opened(self) -> Partition:
+        if self.partition is None:
+            self.partition = self._table.get(self._topic, self._index)
+            self._leader_epoch = self.partition.leader_epoch
+        return self.partition

@@ -1,0 +1,335 @@
+"""This process as a member of its cluster: registered once, alive while its lease holds, until it leaves.
+
+Rules: what is committed is decided by `martlet.cluster`; here is the order of things. Nothing is ever deleted because
+something does not fit: a directory of another broker or cluster is an error that names both.
+
+How it works: a start reads whose log directory it has (`identity_file.py`), waits for an earlier process of this broker
+that still seems alive, registers under a new incarnation, takes a lease, shows itself alive under it and writes down
+the directory's new user. That its predecessor lost nothing is proven when the directory is the one that the
+registered predecessor used, everything in it was found, and it was closed cleanly, or it is the very same directory, no
+copy of it, and the machine has not been started anew since: what was written is then in the files, by the page cache if
+not by the device.
+
+A process that is to stop says so first. The controller then hands its leaderships to others, and only when it leads
+nothing that somebody else could lead, or when that takes too long, does it stop.
+
+Invariants:
+J1 no process is registered over one that is alive, unless it has the directory of that one, which nobody shares;
+J2 a process whose broker is registered anew, or removed, ends.
+
+Proved by: tests/unit/broker/test_membership.py, tests/cluster/test_membership_etcd.py
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from martlet.base.errors import ApiError, ErrorCode, MartletError, MembershipRefused
+from martlet.base.ids import BrokerId, Member
+from martlet.base.invariant import invariant
+from martlet.base.randomness import IdSource
+from martlet.broker.administration.topic_admin import TopicAdmin
+from martlet.broker.membership.identity_file import Identity, read_identity, write_identity
+from martlet.broker.membership.lease_keeper import LeaseKeeper
+from martlet.broker.membership.metadata_commits import MetadataCommits
+from martlet.broker.ports import BrokerPorts
+from martlet.broker.settings import BrokerSettings
+from martlet.broker.vital_signs import VitalSigns
+from martlet.cluster.broker_decisions import Registration
+from martlet.cluster.controller_decisions import decide_all, departure_is_done
+from martlet.cluster.image import ImageDelta
+from martlet.cluster.liveness import BrokerStates, plan_alive, read_states
+from martlet.cluster.records import BrokerRecord, LiveRecord
+from martlet.cluster.store import LeaseId, StoreError
+
+logger = logging.getLogger(__name__)
+
+_BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
+_LOOK_SECONDS: Final = 0.1
+_RETRY_SECONDS: Final = 0.5
+_NOT_MISSED_MS_MAX: Final = 1_000
+_GRACE_MS: Final = 2_000
+"""A lease may run out a little late."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogsFound:
+    """What the start found in the log directory."""
+
+    clean: bool
+    """The process before closed everything."""
+    whole: bool
+    """Nothing is missing that should be there."""
+
+
+class Membership:
+    """Made at start, joined once, left once."""
+
+    def __init__(
+        self,
+        commits: MetadataCommits,
+        admin: TopicAdmin,
+        ports: BrokerPorts,
+        settings: BrokerSettings,
+        directory: str,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._commits = commits
+        self._image = commits.image
+        self._admin = admin
+        self._disk = ports.disk
+        self._clock = ports.clock
+        self._settings = settings
+        self._directory = directory
+        self._on_failure = on_failure
+        self._id = BrokerId(settings.broker_id)
+        self._ids = IdSource(ports.randomness)
+        self._identity: Identity | None = None
+        self._place = ""
+        self._me: Member | None = None
+        self._is_leaving = False
+        self._moved = asyncio.Event()
+        self._vital_signs = VitalSigns(ports.clock, ports.disk, directory, settings.lease_ms, on_failure)
+        self.keeper = LeaseKeeper(ports, settings, commits.store, self._vital_signs, self._show_alive, on_failure)
+
+    @property
+    def me(self) -> Member:
+        """This process, once it has joined."""
+        invariant(self._me is not None, "a process is a member from when it has joined")
+        return self._me  # type: ignore[return-value]
+
+    # --- joining
+
+    async def check(self) -> None:
+        """Make sure that this process may be its broker, before anything in the directory is touched."""
+        self._identity = identity = read_identity(self._disk, self._directory)
+        self._place = self._disk.place_of(self._directory)
+        self._check_directory(identity)
+        await self._wait_until_free(identity)
+
+    def _begin_attempt(self) -> str:
+        """Write down, durably, how this start is called before it is registered."""
+        attempt = self._ids.text_id()
+        identity, before = self._identity, self._image.broker(self._id)
+        if identity is not None:
+            if before is not None and identity.is_of(before):
+                # An attempt that got no further counts as the last user: it changed nothing.
+                identity = replace(identity, incarnation=before.incarnation)
+            self._identity = replace(identity, attempt=attempt)
+            write_identity(self._disk, self._directory, self._identity)
+        return attempt
+
+    async def join(self, registration: Registration, found: LogsFound) -> Member:
+        """Register this process and show it alive; the directory is its own from then on."""
+        attempt = self._begin_attempt()
+        identity = self._identity
+        boot_id = (self._disk.read_file(_BOOT_ID_FILE) or b"").decode().strip()
+        registration = replace(
+            registration,
+            boot_id=boot_id,
+            clean=self._is_clean(identity, found, boot_id),
+            predecessor=identity.incarnation if identity is not None else None,
+            attempt=attempt,
+        )
+        record = await self._register(registration)
+        self._me = Member(record.id, record.incarnation)
+        lease = await self.keeper.obtain()
+        user = Identity(self._image.cluster_id, self._id, record.incarnation, lease, place=self._place)
+        write_identity(self._disk, self._directory, user)
+        if identity is not None:
+            await self._end_lease_before(identity.lease)
+        return self.me
+
+    async def _register(self, registration: Registration) -> BrokerRecord:
+        while True:
+            try:
+                return await self._admin.register_broker(registration)
+            except ApiError as error:
+                if error.code != ErrorCode.REQUEST_TIMED_OUT:
+                    raise
+                logger.warning("the broker could not be registered yet (%s); trying again", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    def start(self) -> None:
+        """Begin to keep the lease."""
+        self._vital_signs.start()
+        self.keeper.start()
+
+    def _check_directory(self, identity: Identity | None) -> None:
+        if identity is None:
+            return
+        if identity.broker_id != self._id:
+            raise MembershipRefused(
+                f"{self._directory} holds the data of broker {identity.broker_id}, not of broker {self._id}: "
+                "set broker_id to that, or choose another directory"
+            )
+        if identity.cluster_id != self._image.cluster_id:
+            there = f"holds cluster {self._image.cluster_id}" if self._image.cluster_id else "is empty"
+            raise MembershipRefused(
+                f"{self._directory} holds data of cluster {identity.cluster_id}, but the metadata store {there}: "
+                "bring back the metadata of that cluster, or choose another directory; nothing was changed"
+            )
+
+    async def _wait_until_free(self, identity: Identity | None) -> None:
+        """Wait while another process of this broker seems alive (J1).
+
+        One that had this very directory is gone: nobody else can hold the directory's lock.
+        """
+        deadline_ms = self._clock.monotonic_ms() + self._settings.lease_ms + _GRACE_MS
+        is_said = False
+        while (live := self._image.live(self._id)) is not None:
+            if identity is not None and self._had_this_directory(live, identity):
+                return
+            if self._clock.monotonic_ms() > deadline_ms:
+                raise MembershipRefused(
+                    f"broker {self._id} is running already{_where(self._image.broker(self._id))}: stop it first, or "
+                    "give this one another broker_id"
+                )
+            if not is_said:
+                is_said = True
+                logger.info("broker %d seems to run elsewhere; waiting for its lease to run out", self._id)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _had_this_directory(self, live: LiveRecord, identity: Identity) -> bool:
+        if self._is_copy(identity):
+            return False
+        record = self._image.broker(self._id)
+        if record is not None and record.incarnation == live.incarnation:
+            return identity.is_of(record)
+        return live.incarnation == identity.incarnation
+
+    def _is_clean(self, identity: Identity | None, found: LogsFound, boot_id: str) -> bool:
+        before = self._image.broker(self._id)
+        if before is None:
+            return False
+        if identity is None or not identity.is_of(before):
+            logger.warning(
+                "broker %d ran last with another log directory, or did not get far: what it held counts as incomplete "
+                "until it has caught up with other replicas",
+                self._id,
+            )
+            return False
+        if not found.whole:
+            logger.warning(
+                "broker %d lacks logs, or parts of them: what it held counts as incomplete until it has caught up with "
+                "other replicas",
+                self._id,
+            )
+            return False
+        return found.clean or (bool(boot_id and boot_id == before.boot_id) and not self._is_copy(identity))
+
+    def _is_copy(self, identity: Identity) -> bool:
+        """Whether this is not the directory that was used last but a copy, made at a time that nobody knows."""
+        return identity.place not in ("", self._place)
+
+    async def _end_lease_before(self, lease: LeaseId) -> None:
+        """What else hung on the predecessor's lease, the controller's role for example, is free at once."""
+        try:
+            await self._commits.store.revoke(lease)
+        except StoreError as error:
+            logger.info("metadata: the lease of the process before was left to run out (%s)", error)
+
+    # --- being alive
+
+    async def _show_alive(self, lease: LeaseId) -> bool:
+        broker = self._own_record()
+        plan = plan_alive(broker, self._image.live(self._id), leaving=self._is_leaving)
+        return await self._commits.commit(plan, lease=lease)
+
+    def _own_record(self) -> BrokerRecord:
+        record = self._image.broker(self._id)
+        if record is None:
+            raise MembershipRefused(f"broker {self._id} was removed from the cluster")
+        if record.incarnation != self.me.incarnation:
+            raise MembershipRefused(
+                f"broker {self._id} was registered anew by another process{_where(record)}; this one ends"
+            )
+        return record
+
+    def follow(self, delta: ImageDelta) -> None:
+        """A step of the image: end if this process is no longer its broker (J2)."""
+        self._moved.set()
+        if delta.live or delta.brokers:
+            self._vital_signs.is_alone = not any(broker != self._id for broker in read_states(self._image).alive)
+        for change in delta.brokers:
+            record = change.after or change.before
+            if record is None or record.id != self._id or self._me is None:
+                continue
+            try:
+                self._own_record()
+            except MembershipRefused as error:
+                self.keeper.let_go()
+                self._on_failure(error)
+
+    # --- leaving
+
+    async def leave(self, timeout_ms: int) -> None:
+        """Have the leaderships handed to others, as far as there are any; returns in time whatever happens."""
+        if not self._states().staying:
+            return  # nobody to hand anything to
+        logger.info("broker %d leaves its cluster", self._id)
+        self._is_leaving = True
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while not await self._show_leaving():
+                    continue
+                await self._wait_until(lambda: departure_is_done(self._image, self._states(), self._id))
+        except TimeoutError:
+            logger.warning("not all leaderships were taken over within %d ms; stopping all the same", timeout_ms)
+        except MartletError as error:
+            logger.warning("the leaderships could not be handed over (%s); stopping all the same", error)
+        else:
+            await self._wait_until_not_missed(min(timeout_ms, _NOT_MISSED_MS_MAX))
+
+    async def _wait_until_not_missed(self, timeout_ms: int) -> None:
+        """Wait until leaders no longer wait for this follower, where the controller can have that.
+
+        Without it they would wait from when the copying stops here until the lease is given back.
+        """
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._wait_until(lambda: not self._would_be_missed())
+        except TimeoutError:
+            return
+
+    def _would_be_missed(self) -> bool:
+        return any(
+            self._id in decision.before.isr_ids() and self._id not in decision.after.isr_ids()
+            for decision in decide_all(self._image, self._states())
+        )
+
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def _show_leaving(self) -> bool:
+        lease = self.keeper.lease
+        return lease is None or await self._show_alive(lease)
+
+    def _states(self) -> BrokerStates:
+        """Who is there, this process counted among those that leave."""
+        states = read_states(self._image)
+        return replace(states, leaving=states.leaving | {self._id})
+
+    async def aclose(self) -> None:
+        """Give the lease back; from here on the process is gone for everybody."""
+        await self._vital_signs.aclose()
+        await self.keeper.aclose()
+
+
+def endpoint_host(host: str, *, is_embedded: bool, host_name: Callable[[], str]) -> str:
+    """Under what name others find a broker that listens at `host`: a wildcard address is none."""
+    if host not in ("", "0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        return host
+    # Brokers that share a file are on one machine.
+    return "127.0.0.1" if is_embedded else host_name()
+
+
+def _where(record: BrokerRecord | None) -> str:
+    if record is None or not record.endpoints:
+        return ""
+    endpoint = record.endpoints[0]
+    return f" at {endpoint.host}:{endpoint.port}"

@@ -1,0 +1,184 @@
+"""What a broker does by itself, now and then: recovery points, retention, compaction, checking of old data, and
+watching the disk's space.
+
+Each duty is a loop of its own with its own interval. Work that blocks (compaction's reading and writing, checkpoint
+files) runs in one worker thread; decisions about logs are made on the event loop. A duty that fails is logged and
+tried again at its next turn; this is one of the named supervisors that may catch everything.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from martlet.base.clock import Clock
+from martlet.base.disk import Disk
+from martlet.base.errors import StorageFailure
+from martlet.broker.partitions.partition import Partition
+from martlet.broker.partitions.partition_table import PartitionTable
+from martlet.broker.settings import BrokerSettings
+from martlet.log.log_directory import LogDirectory
+
+logger = logging.getLogger(__name__)
+
+_DISK_CHECK_MS: Final = 1_000
+_SCRUB_MS: Final = 1_000
+_SCRUB_BYTES_AT_ONCE: Final = 1024 * 1024
+
+
+class Housekeeping:
+    """Owner of the background tasks; `start` begins them, `aclose` ends them."""
+
+    def __init__(
+        self, settings: BrokerSettings, clock: Clock, disk: Disk, logs: LogDirectory, partitions: PartitionTable
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._disk = disk
+        self._logs = logs
+        self._partitions = partitions
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="martlet-housekeeping")
+        self._tasks: list[asyncio.Task[None]] = []
+        self._to_scrub: list[Partition] | None = None
+
+    def start(self) -> None:
+        """Begin every duty."""
+        settings = self._settings
+        # At once: a broker that dies again and again must not look at the same batches each time.
+        self._every(settings.checkpoint_interval_ms, self.checkpoint, delay_ms=0)
+        self._every(settings.retention_check_interval_ms, self.apply_retention)
+        self._every(settings.cleaner_interval_ms, self.compact)
+        self._every(_DISK_CHECK_MS, self.watch_disk)
+        if settings.scrub_bytes_per_second:
+            self._every(_SCRUB_MS, self.scrub)
+
+    async def aclose(self) -> None:
+        """End the duties; one that is under way is finished first where it must not be cut."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._worker.shutdown()
+
+    # --- the duties
+
+    async def checkpoint(self) -> None:
+        """Write down from where a crashed broker would have to look at its logs again."""
+        checkpoint = self._logs.begin_checkpoint()
+        await self._in_worker(checkpoint.write)
+        self._logs.complete_checkpoint(checkpoint)
+        failed_logs = [log for log, _ in checkpoint.tickets if log.partition in checkpoint.failures]
+        for log in failed_logs:
+            if self._logs.get(log.partition) is log:  # else its topic was deleted meanwhile
+                failure = checkpoint.failures[log.partition]
+                logger.error("the recovery point of %s could not be written: %s", log.partition, failure)
+
+    async def apply_retention(self) -> None:
+        """Delete segments that are too old or too many, and files whose deletion is due."""
+        now_ms = self._clock.now_ms()
+        for partition in self._partitions.open_partitions():
+            if partition.offline:
+                continue
+            partition.log.maybe_roll(now_ms)
+            removed = partition.log.delete_old_segments(now_ms, up_to_offset=partition.high_watermark)
+            if removed:
+                logger.info("retention removed %d segment(s) of %s", removed, partition.name)
+                partition.wake_fetches()
+            partition.log.remove_deleted_files(now_ms)
+            await asyncio.sleep(0)
+        # First the checkpoints forget what was deleted, or after a kill it would look like something lost.
+        with contextlib.suppress(StorageFailure):
+            await self.checkpoint()
+        await self._in_worker(self._logs.remove_deleted)
+
+    async def compact(self) -> None:
+        """Compact the partitions that are dirty enough, one after another."""
+        for partition in self._partitions.open_partitions():
+            if not partition.offline and partition.log.options.compact:
+                await self._compact(partition)
+
+    async def watch_disk(self) -> None:
+        """Refuse publishes while the disk has too little space, and accept them again when there is enough."""
+        free = self._disk.free_bytes(self._logs.path)
+        table = self._partitions
+        if free < self._settings.disk_reserve_bytes:
+            if table.full_since_ms is None:
+                table.full_since_ms = self._clock.now_ms()
+                logger.error("only %d bytes are free on the disk; publishes are refused until there is more", free)
+        elif table.full_since_ms is not None:
+            table.full_since_ms = None
+            logger.warning("the disk has space again (%d bytes); publishes are accepted", free)
+
+    async def scrub(self) -> None:
+        """Check a second's worth of what earlier processes wrote, so that damage is found while there are other copies.
+
+        Nothing joins the list later: what this process writes it has checked.
+        """
+        if self._to_scrub is None:
+            self._to_scrub = self._partitions.open_partitions()
+        left = self._settings.scrub_bytes_per_second
+        while self._to_scrub and left > 0:
+            partition = self._to_scrub[-1]
+            if partition.offline:
+                self._to_scrub.pop()
+                continue
+            checked_bytes = await self._scrub(partition, min(left, _SCRUB_BYTES_AT_ONCE))
+            left -= checked_bytes
+            if not checked_bytes:
+                self._to_scrub.pop()
+
+    # --- how
+
+    async def _scrub(self, partition: Partition, max_bytes: int) -> int:
+        """Check the next part of a log; returns its size, 0 when there is no use in going on."""
+        log = partition.log
+        try:
+            piece = log.next_unchecked(max_bytes)
+            if piece is None:
+                return 0
+            try:
+                await self._in_worker(piece.read)
+            except StorageFailure:
+                # The log may have been cut while the worker read; between two turns of the loop it is not.
+                again = None if partition.offline else log.next_unchecked(max_bytes)
+                if again is not None:
+                    again.read()
+        except StorageFailure as failure:
+            self._partitions.read_failed(partition, failure)
+            return 0
+        return piece.size
+
+    async def _compact(self, partition: Partition) -> None:
+        now_ms = self._clock.now_ms()
+        plan = partition.log.plan_compaction(now_ms, up_to_offset=partition.high_watermark)
+        if plan is None:
+            return
+        try:
+            await self._in_worker(plan.run)
+        except StorageFailure as failure:
+            if not partition.offline:  # else its topic was deleted meanwhile
+                logger.error("compacting %s failed: %s", partition.name, failure)
+            return
+        if not partition.offline and partition.log.complete_compaction(plan):
+            logger.info("compacted %s", partition.name)
+
+    async def _in_worker(self, work: Callable[[], object]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._worker, work)
+
+    def _every(self, interval_ms: int, duty: Callable[[], Awaitable[None]], delay_ms: int | None = None) -> None:
+        first_ms = interval_ms if delay_ms is None else delay_ms
+        name = f"martlet-{duty.__name__}"
+        self._tasks.append(asyncio.create_task(self._repeat(first_ms, interval_ms, duty), name=name))
+
+    async def _repeat(self, first_ms: int, interval_ms: int, duty: Callable[[], Awaitable[None]]) -> None:
+        pause_ms = first_ms
+        while True:
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = interval_ms
+            try:
+                await duty()
+            except StorageFailure as failure:
+                logger.error("%s failed: %s", duty.__name__, failure)
+            except Exception:
+                logger.exception("%s failed", duty.__name__)

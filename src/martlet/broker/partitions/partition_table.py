@@ -1,0 +1,345 @@
+"""The replicas on this broker, each with its log and its role, kept in step with the cluster's metadata.
+
+Looking a led partition up is the first step of every publish and fetch, so it is one dictionary access; everything else
+(opening logs, roles, settings, deletion) happens off that path. A partition with one replica gets its log when it is
+first used; one with several gets it when this broker becomes a replica, because a follower copies at once.
+
+Invariants: (T1) a partition object exists only for a topic id in the metadata image; it leads only in an epoch for
+which this very process was elected: leadership never survives a restart; (T2) a log is given up only when the image
+holds a record of its topic id that names other replicas, never because something could not be read.
+
+Proved by: tests/unit/broker/test_partition_table.py
+"""
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+
+from martlet.base.clock import Clock
+from martlet.base.errors import ApiError, DiskFull, ErrorCode, LogDamaged, StorageFailure
+from martlet.base.ids import Member, TopicId, TopicPartition
+from martlet.broker.partitions.flush_policy import FlushPolicy, decide_flush_mode
+from martlet.broker.partitions.flusher import Flusher
+from martlet.broker.partitions.partition import Partition
+from martlet.broker.partitions.partition_role import Role, role_of
+from martlet.broker.partitions.topic_settings import TopicSettings
+from martlet.cluster.image import ImageDelta, MetadataImage
+from martlet.cluster.records import PartitionRecord, TopicRecord
+from martlet.log.log_directory import LogDirectory
+from martlet.log.partition_log import PartitionLog
+from martlet.observe.metrics import BrokerMetrics
+
+logger = logging.getLogger(__name__)
+
+
+class PartitionTable:
+    """Owner of every open partition of this broker."""
+
+    def __init__(
+        self,
+        me: Member,
+        image: MetadataImage,
+        logs: LogDirectory,
+        topic_settings: TopicSettings,
+        metrics: BrokerMetrics,
+        clock: Clock,
+        on_storage_failure: Callable[[StorageFailure], None],
+    ) -> None:
+        self._me = me
+        self._image = image
+        self._logs = logs
+        self._topic_settings = topic_settings
+        self._metrics = metrics
+        self._clock = clock
+        self._on_storage_failure = on_storage_failure
+        self._hosted: dict[tuple[str, int], Partition] = {}
+        self._led: dict[tuple[str, int], Partition] = {}
+        self.flusher = Flusher(metrics, self.storage_failed)
+        self.full_since_ms: int | None = None
+        """When the disk was found full; publishes are refused until there is space again."""
+        self.on_roles_changed: Callable[[Collection[Partition]], None] = lambda partitions: None
+        """Hears of every partition whose role, leader or leader epoch is another now, or that is gone from here."""
+        self.on_may_join: Callable[[Partition], None] = lambda partition: None
+        """Hears of a led partition with a follower that has caught up and is not in sync yet."""
+        self.may_act: Callable[[], bool] = lambda: True
+        """Whether the cluster still counts on this process; if not, somebody else may lead what is led here."""
+
+    # --- looking up
+
+    def get(self, topic: str, index: int) -> Partition:
+        """The partition, opened if need be; raises ApiError when it does not exist or is led elsewhere."""
+        partition = self._led.get((topic, index))
+        return partition if partition is not None else self._open_led(topic, index)
+
+    def get_by_id(self, topic_id: bytes, index: int) -> Partition:
+        """The same by topic id."""
+        return self.get(self._name_of(topic_id), index)
+
+    def readable(self, topic: str, index: int) -> Partition:
+        """The partition for a reader: led here, or followed; raises ApiError like `get`."""
+        partition = self._led.get((topic, index))
+        if partition is not None:
+            return partition
+        partition = self._hosted.get((topic, index))
+        if partition is not None and partition.follower is not None:
+            return partition
+        return self._open_led(topic, index)
+
+    def hosted(self, topic: str, index: int) -> Partition | None:
+        """The replica here, whatever its role, if it has a log in use; never makes one."""
+        return self._hosted.get((topic, index))
+
+    def leads(self, topic: str, index: int) -> bool:
+        """Whether this process is the partition's leader."""
+        record = self._image.partition(topic, index)
+        return record is not None and record.is_led_by(*self._me)
+
+    def log_failed(self, topic: str, index: int) -> bool:
+        """Whether there is a log on disk that could not be opened."""
+        return TopicPartition(topic, index) in self._logs.failures
+
+    def open_partitions(self) -> list[Partition]:
+        """Every replica with a log in use."""
+        return list(self._hosted.values())
+
+    def led(self) -> Sequence[Partition]:
+        """The partitions led here that have a log in use."""
+        return tuple(self._led.values())
+
+    def following(self) -> Sequence[Partition]:
+        """The partitions that this broker copies from others."""
+        return [partition for partition in self._hosted.values() if partition.follower is not None]
+
+    def count_offline(self) -> int:
+        """Replicas here of partitions that nobody leads, or whose log cannot be used."""
+        idle = [one for one in self._hosted.values() if one.offline or (one.leader is None and one.follower is None)]
+        return len(idle) + len(self._logs.failures)
+
+    def check_writable(self) -> None:
+        """Raise when publishes are refused because the disk is full."""
+        if self.full_since_ms is not None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker's disk is full; publishes are refused for now")
+
+    def check_acting(self) -> None:
+        """Raise when another process may have taken over from this one."""
+        if not self.may_act():
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker has lost touch with its cluster")
+
+    def _name_of(self, topic_id: bytes) -> str:
+        topic = self._image.topic_by_id(TopicId(topic_id))
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return topic.name
+
+    # --- following the metadata
+
+    def open_existing(self) -> None:
+        """At start: take over the logs on disk, and open one for every replicated partition.
+
+        A log that belongs to no known topic is kept but not served.
+        """
+        for log in list(self._logs):
+            name = log.partition
+            topic = self._image.topic(name.topic)
+            record = self._image.partition(*name)
+            if topic is None or record is None or log.topic_id not in (None, topic.id):
+                kept_as = self._logs.set_aside(name)
+                logger.warning("the files of %s belong to no known topic; they are kept as %s", name, kept_as)
+                continue
+            if log.is_damaged:
+                logger.error("%s was damaged while nobody used it; its last %d bytes are cut off", name, log.cut_bytes)
+            elif log.cut_bytes:
+                logger.warning("%s ended in %d bytes that were never whole; they were cut off", name, log.cut_bytes)
+            self._follow_record(topic, record, has_log=True)
+        for topic in self._image.topics():
+            for record in self._image.partitions(topic.name):
+                if (topic.name, record.partition) not in self._hosted:
+                    self._follow_record(topic, record)
+        for name, failure in self._logs.failures.items():
+            logger.critical("the log of %s cannot be used and its partition is offline: %s", name, failure)
+
+    def follow_delta(self, delta: ImageDelta) -> None:
+        """Take the roles that the changed partitions ask for; deleted and changed topics are told separately."""
+        changed = []
+        for change in delta.partitions:
+            record = change.after
+            topic = self._image.topic(change.topic)
+            if record is not None and topic is not None and topic.id == record.topic_id:
+                partition = self._follow_record(topic, record)
+                if partition is not None:
+                    changed.append(partition)
+        if changed:
+            self.on_roles_changed(changed)
+
+    def topic_deleted(self, topic: TopicRecord) -> None:
+        """Close and delete the topic's partitions; waiting requests are woken to find them gone."""
+        closed = []
+        for index in range(topic.partition_count):
+            self._led.pop((topic.name, index), None)
+            partition = self._hosted.pop((topic.name, index), None)
+            if partition is not None:
+                partition.close(ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} was deleted"))
+                closed.append(partition)
+            self._logs.delete(TopicPartition(topic.name, index))
+        self._metrics.forget_topic(topic.name)
+        if closed:
+            self.on_roles_changed(closed)
+
+    def topic_changed(self, topic: TopicRecord) -> None:
+        """Apply changed settings to the topic's open partitions."""
+        for index in range(topic.partition_count):
+            partition = self._hosted.get((topic.name, index))
+            if partition is not None:
+                partition.log.update_options(self._topic_settings.log_options(topic))
+                partition.take_policy(self._policy(topic, self._image.partition(topic.name, index)))
+                partition.take_replication(self._topic_settings.replication(topic))
+
+    # --- what partitions report
+
+    def appended(self, partition: Partition) -> None:
+        self.flusher.appended(partition)
+
+    def may_join(self, partition: Partition) -> None:
+        self.on_may_join(partition)
+
+    def disk_full(self, partition: Partition, error: DiskFull) -> None:
+        if self.full_since_ms is None:
+            self.full_since_ms = self._clock.now_ms()
+            logger.error("the disk is full (%s); publishes are refused until there is space", error)
+
+    def storage_failed(self, partition: Partition, error: StorageFailure) -> None:
+        if not partition.offline:
+            partition.close(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {partition.name} is offline"))
+            logger.critical("storage of %s failed: %s", partition.name, error)
+            self._on_storage_failure(error)
+
+    def read_failed(self, partition: Partition, error: StorageFailure) -> ErrorCode:
+        """What to tell the reader, after doing what has to be done.
+
+        A damaged copy is given up for good when there are others to copy from. A sole one goes on: what is sound in
+        it can be read.
+        """
+        if isinstance(error, LogDamaged):
+            record = self._image.partition(*partition.name)
+            if record is None or len(record.replicas) <= 1:
+                self._metrics.damaged_reads += 1
+                logger.error("%s has no other copy, and a part of it cannot be read: %s", partition.name, error)
+                return ErrorCode.CORRUPT_MESSAGE
+            if not partition.offline:
+                self._condemn(partition, error)
+        self.storage_failed(partition, error)
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _condemn(self, partition: Partition, damage: LogDamaged) -> None:
+        try:
+            partition.log.condemn(damage)
+        except StorageFailure as failure:
+            # It ends all the same; the next process has to find the damage once more.
+            logger.critical("cannot write down that %s is damaged: %s", partition.name, failure)
+
+    # --- roles
+
+    def _follow_record(self, topic: TopicRecord, record: PartitionRecord, *, has_log: bool = False) -> Partition | None:
+        """Do what the record asks of this broker; the partition if that changed anything for its copying."""
+        partition = self._hosted.get((topic.name, record.partition))
+        role = role_of(record, self._me)
+        if role is Role.NONE:
+            return self._give_up(TopicPartition(topic.name, record.partition), topic)
+        if partition is None:
+            if not has_log and len(record.replicas) <= 1:
+                return None  # opened when it is first used
+            try:
+                partition = self._host(topic, record)
+            except ApiError as error:
+                logger.error("%s-%d cannot be served: %s", topic.name, record.partition, error)
+                return None
+        elif partition.topic_id != record.topic_id:
+            return None
+        return partition if self._take_role(partition, topic, record, role) else None
+
+    def _take_role(self, partition: Partition, topic: TopicRecord, record: PartitionRecord, role: Role) -> bool:
+        """Whether the role, the leader or the epoch is another now."""
+        is_same_epoch = partition.leader_epoch == record.leader_epoch
+        if not is_same_epoch:
+            partition.stand_by(record)  # first of all: nothing may be acknowledged any more in the epoch before
+        partition.take_policy(self._policy(topic, record))
+        if role is Role.LEADS:
+            if is_same_epoch and partition.leader is not None:
+                partition.state_stored(record)
+                return False
+            partition.lead(record, self._clock.monotonic_ms())
+            self._led[partition.name] = partition
+            return True
+        self._led.pop(partition.name, None)
+        if role is Role.FOLLOWS:
+            if is_same_epoch and partition.follower is not None:
+                return False
+            partition.follow(record)
+        else:
+            if is_same_epoch and partition.leader is None and partition.follower is None:
+                return False
+            partition.stand_by(record)
+        return True
+
+    def _give_up(self, name: TopicPartition, topic: TopicRecord) -> Partition | None:
+        """The partition has other replicas now: stop using its log, and delete it a while later (T2)."""
+        self._led.pop(name, None)
+        partition = self._hosted.pop(name, None)
+        log = self._logs.get(name)
+        if partition is not None:
+            reason = f"{name} has been moved to other brokers"
+            partition.close(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason))
+        if log is not None and log.topic_id == topic.id:
+            self._logs.delete(name)
+            logger.info("%s has been moved to other brokers; its files here will be deleted", name)
+        elif log is not None or name in self._logs.failures:
+            kept_as = self._logs.set_aside(name)
+            logger.warning("%s has been moved to other brokers; its unreadable files are kept as %s", name, kept_as)
+        return partition
+
+    # --- opening
+
+    def _open_led(self, topic_name: str, index: int) -> Partition:
+        topic = self._image.topic(topic_name)
+        record = self._image.partition(topic_name, index)
+        if topic is None or record is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not record.is_led_by(*self._me):
+            code = ErrorCode.LEADER_NOT_AVAILABLE if record.leader is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            raise ApiError(code)
+        partition = self._hosted.get((topic_name, index)) or self._host(topic, record)
+        self._take_role(partition, topic, record, Role.LEADS)
+        return partition
+
+    def _host(self, topic: TopicRecord, record: PartitionRecord) -> Partition:
+        """The replica with its log, not yet in any role; raises ApiError when there can be no log."""
+        name = TopicPartition(topic.name, record.partition)
+        log = self._open_log(name, topic, record)
+        policy, counters = self._policy(topic, record), self._metrics.topic(topic.name)
+        partition = Partition(name, topic.id, log, self._me, policy, counters, self)
+        partition.take_replication(self._topic_settings.replication(topic))
+        self._hosted[name] = partition
+        if log.flushed_offset < log.end_offset:
+            self.flusher.flush_soon(partition)
+        return partition
+
+    def _open_log(self, name: TopicPartition, topic: TopicRecord, record: PartitionRecord) -> PartitionLog:
+        failure = self._logs.failures.get(name)
+        if failure is not None:
+            if role_of(record, self._me) is not Role.FOLLOWS or isinstance(failure, DiskFull):
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+            kept_as = self._logs.set_aside(name)
+            logger.error("the log of %s cannot be used: kept as %s, and copied anew from the leader", name, kept_as)
+        log = self._logs.get(name)
+        if log is not None:
+            return log
+        try:
+            options = self._topic_settings.log_options(topic)
+            return self._logs.create(name, options, topic_id=topic.id, now_ms=self._clock.now_ms())
+        except StorageFailure as error:
+            logger.error("cannot make a log for %s: %s", name, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def _policy(self, topic: TopicRecord, record: PartitionRecord | None) -> FlushPolicy:
+        flush = self._topic_settings.flush(topic)
+        replicas = len(record.replicas) if record is not None else 1
+        return FlushPolicy(decide_flush_mode(flush.configured, replicas), flush.interval_ms, flush.messages)

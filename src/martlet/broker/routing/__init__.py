@@ -1,0 +1,1 @@
+"""Which broker a client should talk to: the cluster as it sees it, and hints for one that came to the wrong place."""

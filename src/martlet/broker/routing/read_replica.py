@@ -1,0 +1,40 @@
+"""Which replica a reader should rather fetch from: one in its own rack, if the leader is in another (KIP-392).
+
+A follower is named only when it is in sync, alive, holds the offset asked for (has not deleted it either), and was told
+that it is committed: else it would send the reader straight back.
+
+Proved by: tests/unit/broker/test_follower_reads.py
+"""
+
+from martlet.base.ids import BrokerId
+from martlet.broker.partitions.partition import Partition
+from martlet.cluster.image import MetadataImage
+
+
+def preferred_read_replica(
+    partition: Partition, image: MetadataImage, *, rack: str, fetch_offset: int
+) -> BrokerId | None:
+    """The follower in the reader's rack that holds most; None when the reader is served best here."""
+    leader = partition.leader
+    if leader is None or _rack(image, partition.me.broker) == rack:
+        return None
+    best: tuple[int, int] | None = None
+    told = partition.told_high_watermarks
+    for progress in leader.followers():
+        broker, incarnation = member = progress.member
+        if member not in leader.in_sync.committed or min(progress.end_offset, told.get(broker, -1)) < fetch_offset:
+            continue
+        if partition.follower_starts.get(broker, -1) > fetch_offset:
+            continue
+        process = image.live(broker)
+        if process is None or process.incarnation != incarnation or _rack(image, broker) != rack:
+            continue
+        candidate = (progress.end_offset, -broker)
+        if best is None or candidate > best:
+            best = candidate
+    return BrokerId(-best[1]) if best is not None else None
+
+
+def _rack(image: MetadataImage, broker: BrokerId) -> str | None:
+    record = image.broker(broker)
+    return record.rack if record is not None else None

@@ -1,0 +1,115 @@
+"""From a frame to its handler and from the handler's answer to the reply: the one edge where errors turn into fates.
+
+A `ProtocolViolation` closes that connection. Anything a handler did not expect is logged once with its context and
+closes the connection too, so that the client retries; it never reaches other clients. This is one of the
+named supervisors that may catch everything.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from typing import Any
+
+from martlet.base.errors import ErrorCode, InvariantViolation, ProtocolViolation
+from martlet.broker.services import BrokerServices
+from martlet.broker.serving.registry import MessageApi, RawApi
+from martlet.broker.serving.request import Link, Reply, RequestContext
+from martlet.observe.logs import LogThrottle
+from martlet.observe.metrics import DropReason
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.headers import RequestHeader
+from martlet.wire.message_codec import decode, encode
+
+logger = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """Starts requests; owns the tasks of those handlers that suspend."""
+
+    def __init__(self, broker: BrokerServices) -> None:
+        self._broker = broker
+        self._registry = broker.registry
+        self._refusals = LogThrottle(logger, broker.clock)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.metrics = broker.metrics
+
+    def start(self, link: Link, frame: memoryview, reply: Reply) -> None:
+        """Begin one request; its reply is completed now or later."""
+        header = reply.header
+        api = self._registry.get(header.api_key)
+        if api is None or header.api_version not in api.versions:
+            self._refuse_version(link, reply)
+            return
+        self.metrics.requests_total[header.api_key] += 1
+        try:
+            if isinstance(api, RawApi):
+                api.start(self._broker, link, frame, reply)
+            else:
+                self._start_message(api, link, frame, reply)
+        except ProtocolViolation as violation:
+            reply.refuse(f"bad {describe(header)}: {violation}", DropReason.PROTOCOL_VIOLATION)
+        except Exception as error:  # noqa: BLE001 - supervisor: one request's failure must not end the broker
+            self._unexpected(link, reply, error)
+
+    def report_refusal(self, link: Link, reason: str) -> None:
+        """One clear line for a connection that is being closed; repeats from one host are counted, not printed."""
+        self._refusals.warning(link.peer.host, f"closed connection from {link.peer}: {reason}")
+
+    def flush_reports(self) -> None:
+        """Say how many refusals were counted instead of printed, if it is time to."""
+        self._refusals.flush()
+
+    async def aclose(self) -> None:
+        """Cancel what is still running."""
+        self._refusals.flush()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _start_message(self, api: MessageApi, link: Link, frame: memoryview, reply: Reply) -> None:
+        header = reply.header
+        request = decode(api.request, header.api_version, frame, position=header.body_position)
+        context = RequestContext(link, header.api_version, header.client_id)
+        answer = api.handle(self._broker, request, context)
+        if isinstance(answer, Awaitable):
+            task = asyncio.ensure_future(self._finish(link, answer, reply))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            reply.send((encode(answer, header.api_version),))
+
+    async def _finish(self, link: Link, answer: Awaitable[Any], reply: Reply) -> None:
+        try:
+            message = await answer
+            reply.send((encode(message, reply.header.api_version),))
+        except Exception as error:  # noqa: BLE001 - supervisor: one request's failure must not end the broker
+            self._unexpected(link, reply, error)
+
+    def _refuse_version(self, link: Link, reply: Reply) -> None:
+        header = reply.header
+        api = self._registry.get(header.api_key)
+        if isinstance(api, MessageApi) and header.api_key == ApiKey.API_VERSIONS:
+            # The one API that answers a version it does not know: in the layout of v0, without reading the body.
+            context = RequestContext(link, header.api_version, header.client_id)
+            answer = api.handle(self._broker, None, context)
+            reply.send((encode(answer, 0),))
+            return
+        reply.refuse(f"{describe(header)} is not served", DropReason.UNSUPPORTED_REQUEST)
+
+    def _unexpected(self, link: Link, reply: Reply, error: Exception) -> None:
+        header = reply.header
+        self.metrics.errors_total[ErrorCode.UNKNOWN_SERVER_ERROR] += 1
+        logger.error("%s from %s failed", describe(header), link.peer, exc_info=error)
+        if isinstance(error, InvariantViolation):
+            self._broker.fail(error)
+        reply.refuse("the request failed inside the broker", DropReason.INTERNAL_ERROR)
+
+
+def describe(header: RequestHeader) -> str:
+    """A request as people name it."""
+    try:
+        name = ApiKey(header.api_key).name
+    except ValueError:
+        name = f"API {header.api_key}"
+    client = f" of client {header.client_id!r}" if header.client_id else ""
+    return f"{name} v{header.api_version} request{client}"

@@ -1,0 +1,128 @@
+"""Accepts Kafka connections and bounds how many there are, in all and per address.
+
+A sweep closes connections that idle, drip bytes or never read. Running out of file descriptors is handled by the
+event loop itself: accepting pauses and goes on when there are some again.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import socket
+from collections import Counter
+from typing import Final
+
+from martlet.base.clock import Clock
+from martlet.broker.serving.connection import KafkaConnection
+from martlet.broker.serving.dispatch import Dispatcher
+from martlet.broker.serving.memory_budget import MemoryBudget
+from martlet.broker.serving.request import Address
+from martlet.broker.settings import BrokerSettings
+from martlet.observe.metrics import RejectReason
+
+_SWEEP_SECONDS: Final = 1.0
+_REPORT_TURNS: Final = 10
+_BACKLOG: Final = 1024
+
+
+def bind(address: Address) -> socket.socket:
+    """Take the address without serving it yet, so that the port is known before the broker is ready.
+
+    Raises OSError with a sentence when the address cannot be had.
+    """
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((address.host, address.port))
+        listening.setblocking(False)
+    except OSError as error:
+        listening.close()
+        raise OSError(error.errno, f"cannot listen on {address}: {error.strerror or error}") from error
+    return listening
+
+
+class Listener:
+    """One listening address; owner of its connections."""
+
+    def __init__(self, settings: BrokerSettings, dispatcher: Dispatcher, clock: Clock) -> None:
+        self._settings = settings
+        self._dispatcher = dispatcher
+        self._metrics = dispatcher.metrics
+        self._clock = clock
+        self._budget = MemoryBudget(settings.in_flight_bytes_max)
+        self._connections: dict[KafkaConnection, str] = {}
+        self._per_host: Counter[str] = Counter()
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self._none_left = asyncio.Event()
+        self._none_left.set()
+
+    async def start(self, listening: socket.socket) -> None:
+        """Accept connections on a socket from `bind`."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._make_connection, sock=listening, backlog=_BACKLOG)
+        self._sweeper = asyncio.create_task(self._sweep(), name="martlet-connection-sweep")
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes of half-received large requests."""
+        return self._budget.used_bytes
+
+    async def aclose(self, timeout_ms: int) -> None:
+        """Take no more connections, answer what was asked, close; cut off what is left after the time given."""
+        if self._server is not None:
+            self._server.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in tuple(self._connections):
+            connection.drain()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._none_left.wait()
+        for connection in tuple(self._connections):
+            connection.abort()
+
+    # --- what connections report
+
+    def opened(self, connection: KafkaConnection, peer: Address) -> str | None:
+        """Count a new connection; a sentence when it is one too many."""
+        settings = self._settings
+        if len(self._connections) >= settings.connections_max:
+            self._metrics.connections_rejected[RejectReason.CONNECTIONS_MAX] += 1
+            return f"there are {settings.connections_max} connections already (connections_max)"
+        if self._per_host[peer.host] >= settings.connections_per_address_max:
+            self._metrics.connections_rejected[RejectReason.ADDRESS_MAX] += 1
+            return (
+                f"{peer.host} has {settings.connections_per_address_max} connections already"
+                " (connections_per_address_max)"
+            )
+        self._connections[connection] = peer.host
+        self._per_host[peer.host] += 1
+        self._none_left.clear()
+        self._metrics.connections_accepted += 1
+        self._metrics.connections_open = len(self._connections)
+        return None
+
+    def closed(self, connection: KafkaConnection) -> None:
+        """The connection is gone."""
+        host = self._connections.pop(connection, None)
+        if host is None:
+            return
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
+        self._metrics.connections_open = len(self._connections)
+        if not self._connections:
+            self._none_left.set()
+
+    def _make_connection(self) -> KafkaConnection:
+        return KafkaConnection(self._settings, self._dispatcher, self._budget, self._clock, self)
+
+    async def _sweep(self) -> None:
+        for turn in itertools.count(1):
+            await asyncio.sleep(_SWEEP_SECONDS)
+            if turn % _REPORT_TURNS == 0:
+                self._dispatcher.flush_reports()
+            now_ms = self._clock.monotonic_ms()
+            for connection in tuple(self._connections):
+                connection.check_deadlines(now_ms)
