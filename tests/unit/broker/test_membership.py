@@ -215,6 +215,23 @@ def test_a_second_process_takes_over_when_the_first_one_dies_meanwhile() -> None
         assert not second.record.vouches_for(member.record.incarnation), "it has not what the first one had"
 
 
+def test_a_store_that_was_away_gives_the_process_before_its_time_anew() -> None:
+    with SimWorld(17) as world:
+        member = only_member(world)
+        member.kill()
+        member.host.disk.remove_tree(LOG_DIRECTORY.format(1))
+        second = SimMember(world, 1, member.host)
+
+        def come_back() -> None:
+            world.store_server.state.restart_leases(world.clock.now_ms())
+            world.store_server.start()
+
+        world.at_ms(world.now_ms + 1_000, world.store_server.stop)
+        world.at_ms(world.now_ms + 4_000, come_back)
+        second.start()
+        assert second.is_serving
+
+
 def test_a_process_that_finds_its_broker_registered_anew_ends() -> None:
     with SimWorld(12) as world:
         member = only_member(world)

@@ -42,7 +42,7 @@ from martlet.cluster.controller_decisions import decide_all, departure_is_done
 from martlet.cluster.image import ImageDelta
 from martlet.cluster.liveness import BrokerStates, plan_alive, read_states
 from martlet.cluster.records import BrokerRecord, LiveRecord
-from martlet.cluster.store import LeaseId, StoreError
+from martlet.cluster.store import LeaseId, StoreError, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -175,9 +175,11 @@ class Membership:
     async def _wait_until_free(self, identity: Identity | None) -> None:
         """Wait while another process of this broker seems alive (J1).
 
-        One that had this very directory is gone: nobody else can hold the directory's lock.
+        One that had this very directory is gone: nobody else can hold the directory's lock. A store that comes back may
+        give every lease its full time again, so the waiting begins anew with it.
         """
-        deadline_ms = self._clock.monotonic_ms() + self._settings.lease_ms + _GRACE_MS
+        patience_ms = self._settings.lease_ms + _GRACE_MS
+        deadline_ms = self._clock.monotonic_ms() + patience_ms
         is_said = False
         while (live := self._image.live(self._id)) is not None:
             if identity is not None and self._had_this_directory(live, identity):
@@ -191,6 +193,10 @@ class Membership:
                 is_said = True
                 logger.info("broker %d seems to run elsewhere; waiting for its lease to run out", self._id)
             await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                await self._commits.catch_up()
+            except StoreUnavailable:
+                deadline_ms = self._clock.monotonic_ms() + patience_ms
 
     def _had_this_directory(self, live: LiveRecord, identity: Identity) -> bool:
         if self._is_copy(identity):
