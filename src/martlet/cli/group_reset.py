@@ -27,11 +27,11 @@ _NAMED_MEMBERS_MAX = 3
 
 
 class Move(NamedTuple):
-    """Where a partition stands and where it goes; `note` says why that is not exactly where it was sent."""
+    """Where a partition stands and where it goes, None if nowhere; `note` says why that is not where it was sent."""
 
     partition: TopicPartition
     before: int | None
-    after: int
+    after: int | None
     note: str | None = None
 
 
@@ -91,8 +91,12 @@ def reset(
     for move in moves:
         if move.note:
             print_note(move.note)
-    offsets = format_count(len(moves), "offset")
+    offsets = format_count(len(_made(moves)), "offset")
     print_note(f"nothing was changed: {offsets} would be" if dry_run else f"reset {offsets} of {name}")
+
+
+def _made(moves: Sequence[Move]) -> dict[TopicPartition, int]:
+    return {move.partition: move.after for move in moves if move.after is not None}
 
 
 def _json(job: _Job, moves: Sequence[Move]) -> dict[str, Any]:
@@ -120,9 +124,11 @@ async def _reset(cluster: "Cluster", job: _Job) -> list[Move]:
     committed = await groups.committed(job.group)
     partitions = await _chosen(cluster, job, committed)
     moves = await _moves(cluster, job, partitions, committed)
+    if not job.selections:
+        moves = sorted([*moves, *_left_alone(committed, partitions)])
     if not job.dry_run:
         try:
-            await groups.commit(job.group, {move.partition: move.after for move in moves})
+            await groups.commit(job.group, _made(moves))
         except ApiError as error:
             if error.code != ErrorCode.UNKNOWN_MEMBER_ID:
                 raise
@@ -159,12 +165,14 @@ def _who(description: "GroupDescription") -> str:
 async def _chosen(
     cluster: "Cluster", job: _Job, committed: Mapping[TopicPartition, "CommittedOffset"]
 ) -> list[TopicPartition]:
+    from martlet.client.offsets import existing_partitions
+
     if not job.selections:
         if not committed:
             raise CommandFailed(
                 ExitCode.NOT_FOUND, f"group {job.group!r} has committed nothing", "name what to reset with --topic"
             )
-        return sorted(committed)
+        return sorted(await existing_partitions(cluster, committed))
     chosen: set[TopicPartition] = set()
     for selection in job.selections:
         info = await cluster.topic(selection.topic)
@@ -207,6 +215,17 @@ async def _moves(
             )
         moves.append(_within(partition, before.get(partition), wanted, held[partition]))
     return moves
+
+
+def _left_alone(
+    committed: Mapping[TopicPartition, "CommittedOffset"], partitions: Sequence[TopicPartition]
+) -> list[Move]:
+    """What was committed in topics that have been deleted since: there is nowhere to move it to."""
+    return [
+        Move(partition, stood.offset, None, f"{partition} does not exist any more, so its offset was left alone")
+        for partition, stood in committed.items()
+        if partition not in set(partitions)
+    ]
 
 
 def _within(partition: TopicPartition, before: int | None, wanted: int, held: range) -> Move:

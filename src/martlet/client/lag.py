@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from martlet.base.errors import ApiError, ErrorCode, MartletError
+from martlet.base.errors import MartletError
 from martlet.base.ids import TopicPartition
 from martlet.client.cluster import Cluster
 from martlet.client.fetched import Fetched
 from martlet.client.fetcher import Fetcher, FetcherOptions, OutOfRange
 from martlet.client.groups import CommittedOffset
-from martlet.client.offsets import offset_ranges
+from martlet.client.offsets import existing_partitions, offset_ranges
 
 _PARTITION_BYTES: Final = 65_536
 """Asked of one partition at a time; a single batch that is larger comes whole."""
@@ -45,7 +45,7 @@ async def partition_lags(
 ) -> list[PartitionLag]:
     """The lag of every partition that is committed or assigned, sorted."""
     partitions = sorted({*committed, *assigned})
-    held = await offset_ranges(cluster, await _existing(cluster, partitions))
+    held = await offset_ranges(cluster, await existing_partitions(cluster, partitions))
     positions = {
         partition: max(committed[partition].offset, offsets.start)
         for partition, offsets in held.items()
@@ -111,17 +111,3 @@ def _look(fetched: Fetched, end: int, fetcher: Fetcher, found: dict[TopicPartiti
     elif fetched.next_position >= end:
         found[partition] = None
         fetcher.unassign([partition])
-
-
-async def _existing(cluster: Cluster, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-    """Those that there are; a group may have committed in a topic that was deleted since."""
-    existing: list[TopicPartition] = []
-    for topic in dict.fromkeys(partition.topic for partition in partitions):
-        try:
-            info = await cluster.topic(topic)
-        except ApiError as error:
-            if error.code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
-                raise
-        else:
-            existing += [p for p in partitions if p.topic == topic and p.partition in info.partitions]
-    return existing

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from martlet.base.errors import ERROR_TABLE, ApiError, error_code
+from martlet.base.errors import ERROR_TABLE, ApiError, ErrorCode, error_code
 from martlet.base.ids import TopicPartition
 from martlet.client.apis import LIST_OFFSETS
 from martlet.client.cluster import Cluster, Leader
@@ -89,3 +89,17 @@ async def offset_ranges(cluster: Cluster, partitions: Iterable[TopicPartition]) 
         list_offsets(cluster, dict.fromkeys(wanted, EARLIEST)), list_offsets(cluster, dict.fromkeys(wanted, LATEST))
     )
     return {partition: range(starts[partition].offset, ends[partition].offset) for partition in wanted}
+
+
+async def existing_partitions(cluster: Cluster, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+    """Those that there are, of what a group may have committed before its topic was deleted."""
+    existing: list[TopicPartition] = []
+    for topic in dict.fromkeys(partition.topic for partition in partitions):
+        try:
+            info = await cluster.topic(topic)
+        except ApiError as error:
+            if error.code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+                raise
+        else:
+            existing += [p for p in partitions if p.topic == topic and p.partition in info.partitions]
+    return existing

@@ -231,6 +231,26 @@ def test_a_dry_run_only_shows_what_would_be_done(broker: FakeBroker, groups: Fak
     assert not broker.asked(ApiKey.OFFSET_COMMIT)
 
 
+def test_offsets_in_a_topic_that_was_deleted_are_left_alone(
+    broker: FakeBroker, groups: FakeGroups, martlet: Any
+) -> None:
+    publish(broker, T0, 10)
+    gone = TopicPartition("gone", 0)
+    groups.groups["g"] = FakeGroup(offsets={T0: 5, gone: 7})
+    assert martlet("reset", "g", "--all-topics", "--to", "earliest") == (
+        0,
+        lines(
+            "TOPIC   PARTITION  BEFORE  AFTER",
+            "gone            0       7      -",
+            "orders          0       5      0",
+        ),
+        "gone-0 does not exist any more, so its offset was left alone\nreset 1 offset of g\n",
+    )
+    assert groups.groups["g"].offsets == {T0: 0, gone: 7}
+    groups.groups["g"] = FakeGroup(offsets={gone: 7})
+    assert martlet("reset", "g", "--all-topics", "--by", "-1").stderr.endswith("reset 0 offsets of g\n")
+
+
 def test_what_a_partition_does_not_hold_is_moved_to_the_nearest_that_it_does(
     broker: FakeBroker, groups: FakeGroups, martlet: Any
 ) -> None:
