@@ -157,7 +157,7 @@ class BrokerApp:
         membership = await self._make_membership(commits, feed, admin)
         logs = LogDirectory(self._disk, log_path, LogOptions())
         logs.open(self._clock.now_ms(), topic_settings.options_for)
-        me = await self._join_cluster(membership, admin, logs)
+        me = await self._join_cluster(membership, logs)
         partitions = PartitionTable(me, image, logs, topic_settings, self._metrics, self._clock, self.fail)
         partitions.may_act = membership.keeper.may_act
         await self._open_partitions(feed, logs, partitions)
@@ -218,8 +218,7 @@ class BrokerApp:
         self._membership = membership
         return membership
 
-    async def _join_cluster(self, membership: Membership, admin: TopicAdmin, logs: LogDirectory) -> Member:
-        """Register this process and give every partition that only it can lead a new epoch (A1)."""
+    async def _join_cluster(self, membership: Membership, logs: LogDirectory) -> Member:
         settings = self.settings
         address = parse_address(settings.advertised) if settings.advertised else self.kafka_address
         host = endpoint_host(address.host, is_embedded=not settings.metadata, host_name=self._ports.host_name)
@@ -230,8 +229,7 @@ class BrokerApp:
         )
         me = await membership.join(registration, LogsFound(clean=logs.started_clean, whole=logs.started_whole))
         logs.loss_is_known()
-        membership.start()
-        await admin.elect_own_partitions()
+        await membership.start()
         return me
 
     async def _open_partitions(self, feed: MetadataFeed, logs: LogDirectory, partitions: PartitionTable) -> None:

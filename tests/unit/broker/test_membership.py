@@ -7,6 +7,7 @@ import pytest
 
 from martlet.base.errors import MembershipRefused, StorageFailure
 from martlet.base.ids import BrokerId
+from martlet.broker.administration.topic_admin import TopicAdmin
 from martlet.broker.membership.identity_file import IDENTITY_FILE
 from martlet.broker.membership.membership import endpoint_host
 from martlet.cluster.keys import broker_key, live_key
@@ -230,6 +231,26 @@ def test_a_store_that_was_away_gives_the_process_before_its_time_anew() -> None:
         world.at_ms(world.now_ms + 4_000, come_back)
         second.start()
         assert second.is_serving
+
+
+def test_a_start_outlasts_a_store_that_goes_away_in_the_middle_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    take_over = TopicAdmin.elect_own_partitions
+    with SimWorld(18) as world:
+        member = only_member(world)
+        member.create_topic("t", 1)
+        epoch = member.partition("t").leader_epoch
+        member.kill()
+        outages = iter([8_000])
+
+        async def without_the_store(admin: TopicAdmin) -> int:
+            for outage_ms in outages:
+                world.store_server.stop()
+                world.at_ms(world.now_ms + outage_ms, world.store_server.start)
+            return await take_over(admin)
+
+        monkeypatch.setattr(TopicAdmin, "elect_own_partitions", without_the_store)
+        member.start()
+        assert member.partition("t").leader_epoch > epoch
 
 
 def test_a_process_that_finds_its_broker_registered_anew_ends() -> None:

@@ -22,9 +22,10 @@ Proved by: tests/unit/broker/test_membership.py, tests/cluster/test_membership_e
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from martlet.base.errors import ApiError, ErrorCode, MartletError, MembershipRefused
 from martlet.base.ids import BrokerId, Member
@@ -45,6 +46,8 @@ from martlet.cluster.records import BrokerRecord, LiveRecord
 from martlet.cluster.store import LeaseId, StoreError, StoreUnavailable
 
 logger = logging.getLogger(__name__)
+
+_Done = TypeVar("_Done")
 
 _BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
 _LOOK_SECONDS: Final = 0.1
@@ -133,7 +136,7 @@ class Membership:
             predecessor=identity.incarnation if identity is not None else None,
             attempt=attempt,
         )
-        record = await self._register(registration)
+        record = await until_in_reach("registered", partial(self._admin.register_broker, registration))
         self._me = Member(record.id, record.incarnation)
         lease = await self.keeper.obtain()
         user = Identity(self._image.cluster_id, self._id, record.incarnation, lease, place=self._place)
@@ -142,20 +145,11 @@ class Membership:
             await self._end_lease_before(identity.lease)
         return self.me
 
-    async def _register(self, registration: Registration) -> BrokerRecord:
-        while True:
-            try:
-                return await self._admin.register_broker(registration)
-            except ApiError as error:
-                if error.code != ErrorCode.REQUEST_TIMED_OUT:
-                    raise
-                logger.warning("the broker could not be registered yet (%s); trying again", error)
-                await asyncio.sleep(_RETRY_SECONDS)
-
-    def start(self) -> None:
-        """Begin to keep the lease."""
+    async def start(self) -> None:
+        """Begin to keep the lease, and take over what only this broker can lead, under a new epoch (A1)."""
         self._vital_signs.start()
         self.keeper.start()
+        await until_in_reach("given its partitions", self._admin.elect_own_partitions)
 
     def _check_directory(self, identity: Identity | None) -> None:
         if identity is None:
@@ -324,6 +318,18 @@ class Membership:
         """Give the lease back; from here on the process is gone for everybody."""
         await self._vital_signs.aclose()
         await self.keeper.aclose()
+
+
+async def until_in_reach(what: str, attempt: Callable[[], Awaitable[_Done]]) -> _Done:
+    """A step of the start, tried until the metadata store is there for it; every other refusal comes out."""
+    while True:
+        try:
+            return await attempt()
+        except ApiError as error:
+            if error.code != ErrorCode.REQUEST_TIMED_OUT:
+                raise
+            logger.warning("the broker could not be %s yet (%s); trying again", what, error)
+            await asyncio.sleep(_RETRY_SECONDS)
 
 
 def endpoint_host(host: str, *, is_embedded: bool, host_name: Callable[[], str]) -> str:
