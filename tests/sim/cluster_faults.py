@@ -157,7 +157,7 @@ class Faults:
     def _power_off(self, victim: BrokerId) -> None:
         """Once it has stopped cleanly, nothing can be lost any more; if it has not, leave it."""
         self.run.stay_down(victim, self.world.now_ms)
-        if not self.run.brokers[victim].is_running:
+        if not self.run.brokers[victim].is_running and self.run.has_stopped_cleanly(victim):
             self.run.brokers[victim].crash(power_loss=True)
 
     def _publisher_crash(self, fault: Fault, victim: BrokerId) -> None:

@@ -150,6 +150,10 @@ class ClusterRun:
         """Should it end now, it is not started again before that time."""
         self._down_until_ms[broker] = until_ms
 
+    def has_stopped_cleanly(self, broker: BrokerId) -> bool:
+        """Whether its last process ended by itself, with everything on the device."""
+        return self._stopped_cleanly[broker]
+
     def may_lose(self, broker: BrokerId) -> bool:
         """Whether the promise covers it when this one loses a part of its disk."""
         return self.ghost.may_lose(broker) and not any(other != broker for other in self.armed)

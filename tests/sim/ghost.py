@@ -173,9 +173,12 @@ class Ghost:
         table = services.partitions
         for partition in self.store.partitions:
             held = table.hosted(*partition)
-            if held is None or held.offline:
+            if held is None:
                 continue
             replica = self._replica(broker, partition)
+            if held.offline:
+                self._look_back(broker, watched, partition, held)
+                continue
             leader = held.leader
             if (
                 held.high_watermark != replica.high_watermark
@@ -224,6 +227,15 @@ class Ghost:
             else:
                 self.report("I6", f"broker {broker} follows {partition} with a high watermark that no leader had")
         self._verify(broker, partition, up_to=min(held.high_watermark, committed.end_offset), name="I3")
+
+    def _look_back(self, broker: BrokerId, watched: Watched, partition: TopicPartition, held: Any) -> None:
+        """This copy has failed. What it committed as the leader in that very turn may have been told to others."""
+        replica = self._replica(broker, partition)
+        led_until_now = replica.is_leading and replica.process is watched
+        replica.is_leading = False
+        if led_until_now and held.high_watermark > self._committed(partition).end_offset:
+            self._read_on(broker, partition, replica)
+            self._commit(broker, partition, replica, held.high_watermark)
 
     def _committed(self, partition: TopicPartition) -> Committed:
         found = self.committed.get(partition)
