@@ -177,7 +177,9 @@ class Cluster:
         failures = self.metadata.update(response)
         now = asyncio.get_running_loop().time()
         for name in self.metadata.topics if names is None else names:
-            self._refreshed_at[name] = now
+            # Who waited meanwhile for a topic with an error has to be told of it too, so it asks for itself.
+            if name not in failures:
+                self._refreshed_at[name] = now
         self._drop_unused_connections()
         return failures
 

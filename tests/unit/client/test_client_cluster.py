@@ -63,6 +63,13 @@ async def test_an_unknown_topic_is_named() -> None:
         assert broker.asked(ApiKey.METADATA)[-1].allow_auto_topic_creation is False
 
 
+async def test_all_who_wait_for_one_answer_hear_of_its_error() -> None:
+    async with FakeBroker() as broker, client_of(broker) as cluster:
+        told = await asyncio.gather(*(cluster.refresh(["nope"]) for _ in range(3)), return_exceptions=True)
+        assert [str(one) for one in told] == [str(told[0])] * 3
+        assert "nope" in str(told[0])
+
+
 async def test_a_topic_being_created_is_waited_for() -> None:
     async with FakeBroker() as broker, client_of(broker, unknown_topic_wait_ms=1000) as cluster:
 
