@@ -75,8 +75,8 @@ def bulk_publish(context: Context) -> list[Figure]:
 def _publish_figure(context: Context, value_bytes: int, name: str, flush: str, target: Target | None) -> Figure:
     say(f"{name} ...")
     figure = Figure(name, "msg/s", target=target)
-    # Without flushes a round of 600 MB is over in half a second. More than a segment (1 GiB) it must not be: a full one is
-    # flushed in the background, whatever the policy, and the bare loop would be spared what it too leaves to the kernel.
+    # Without flushes a round of 600 MB is over in half a second. More than a segment (1 GiB) it must not be: a full one
+    # is flushed in the background, whatever the policy, and the bare loop leaves that to the kernel.
     total_bytes = context.sized((600 if flush == "commit" else 1_000) * MEGABYTE, 40 * MEGABYTE)
     shares: list[float] = []
     with context.directory("requests") as directory:
