@@ -79,7 +79,6 @@ class ServerProcess:
         self.environment: dict[str, str] = {}
         """Variables the process gets beside those of this one."""
         self._process: subprocess.Popen[bytes] | None = None
-        self._output: IO[bytes] | None = None
 
     @property
     def pid(self) -> int:
@@ -89,17 +88,17 @@ class ServerProcess:
 
     def start(self) -> Self:
         """Start the process; it may not serve yet when this returns."""
-        self._output = self.output.open("ab")
         environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"} | self.environment
         self.started_at = time.perf_counter()
-        self._process = subprocess.Popen(
-            self.command,
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            cwd=self.output.parent,
-        )
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=self.output.parent,
+            )
         return self
 
     def wait_listening(self) -> float:
@@ -151,10 +150,6 @@ class ServerProcess:
             process.kill()
             process.wait(STOP_SECONDS_MAX)
             raise ProcessFailed(f"no end after {STOP_SECONDS_MAX:.0f} s: {self.last_words()}") from None
-        finally:
-            if self._output is not None:
-                self._output.close()
-                self._output = None
 
     def resident_bytes(self) -> int:
         """Memory it occupies now."""
