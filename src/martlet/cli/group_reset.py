@@ -221,10 +221,10 @@ def _left_alone(
     committed: Mapping[TopicPartition, "CommittedOffset"], partitions: Sequence[TopicPartition]
 ) -> list[Move]:
     """What was committed in topics that have been deleted since: there is nowhere to move it to."""
+    gone = committed.keys() - set(partitions)
     return [
-        Move(partition, stood.offset, None, f"{partition} does not exist any more, so its offset was left alone")
-        for partition, stood in committed.items()
-        if partition not in set(partitions)
+        Move(partition, committed[partition].offset, None, f"{partition} does not exist any more, so it was left alone")
+        for partition in gone
     ]
 
 

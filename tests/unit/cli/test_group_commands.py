@@ -244,7 +244,7 @@ def test_offsets_in_a_topic_that_was_deleted_are_left_alone(
             "gone            0       7      -",
             "orders          0       5      0",
         ),
-        "gone-0 does not exist any more, so its offset was left alone\nreset 1 offset of g\n",
+        "gone-0 does not exist any more, so it was left alone\nreset 1 offset of g\n",
     )
     assert groups.groups["g"].offsets == {T0: 0, gone: 7}
     groups.groups["g"] = FakeGroup(offsets={gone: 7})

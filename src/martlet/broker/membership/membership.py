@@ -5,10 +5,10 @@ something does not fit: a directory of another broker or cluster is an error tha
 
 How it works: a start reads whose log directory it has (`identity_file.py`), waits for an earlier process of this broker
 that still seems alive, registers under a new incarnation, takes a lease, shows itself alive under it and writes down
-the directory's new user. That its predecessor lost nothing is proven when the directory is the one that the
-registered predecessor used, everything in it was found, and it was closed cleanly, or it is the very same directory, no
-copy of it, and the machine has not been started anew since: what was written is then in the files, by the page cache if
-not by the device.
+the directory's new user; then it takes over what only it can lead. That its predecessor lost nothing is proven when the
+directory is the one that the registered predecessor used, everything in it was found, and it was closed cleanly, or it
+is the very same directory, no copy of it, and the machine has not been started anew since: what was written is then in
+the files, by the page cache if not by the device.
 
 A process that is to stop says so first. The controller then hands its leaderships to others, and only when it leads
 nothing that somebody else could lead, or when that takes too long, does it stop.
