@@ -33,7 +33,7 @@ from bench.chaos_clients import IdempotentPublisher, Reader, SinglePublisher, Ta
 from bench.chaos_faults import Fault, Faults, Kind
 from bench.chaos_logs import tracebacks
 from bench.chaos_moves import order_something
-from bench.chaos_replicas import differences
+from bench.chaos_replicas import batches_at, differences
 from bench.processes import end_with_children, raise_file_limit
 from bench.report import say
 from martlet.testing.history_checker import History, summary_of
@@ -304,6 +304,8 @@ class ChaosRun:
         found = target.history.judge()
         report.totals.update(target.history.counts())
         report.violations += [text for text in map(str, found) if text not in report.violations]
+        for partition, offset in sorted({(one.partition, offset) for one in found for offset in one.offsets})[:20]:
+            say("\n".join(batches_at(self._cluster, partition, offset)))
         differing = differences(self._cluster, target.topic, target.partitions)
         report.violations += differing
         say(f"[{self._elapsed():5.0f} s] {target.topic} read back: {summary_of(found)} wrong, {len(differing)} differ")

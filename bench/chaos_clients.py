@@ -46,6 +46,8 @@ _REFUSALS: Final = frozenset(
 _silent = logging.getLogger("bench.chaos.librdkafka")
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
+_NEW_EPOCH: Final = "epoch bump"
+"""In what librdkafka says when it begins to number anew all that it has not seen acknowledged."""
 
 QUICK_TO_RETURN: Final[dict[str, Any]] = {
     "reconnect.backoff.ms": 20,
@@ -104,6 +106,28 @@ class Worker:
                 return
 
 
+class _EpochWatch(logging.Handler):
+    """Complains when librdkafka begins a new epoch: what is in the log already is then published a second time.
+
+    Which of the messages that happens to is chance, so the cause is looked for and not only the duplicate.
+    """
+
+    def __init__(self, name: str, history: History) -> None:
+        super().__init__(logging.DEBUG)
+        self._name = name
+        self._history = history
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if _NEW_EPOCH in text:
+            self._history.complain(f"{self._name} begins a new epoch: {text}")
+
+    def logger(self) -> logging.Logger:
+        logger = logging.Logger(self._name, logging.DEBUG)
+        logger.addHandler(self)
+        return logger
+
+
 class IdempotentPublisher:
     """`per_second` messages while nothing is wrong, over all partitions."""
 
@@ -135,8 +159,10 @@ class IdempotentPublisher:
                 "retry.backoff.ms": 20,
                 "retry.backoff.max.ms": 300,
                 "error_cb": self._on_error,
+                "debug": "eos",
+                "log_level": 7,
             },
-            logger=_silent,
+            logger=_EpochWatch(name, self._target.history).logger(),
         )
         ends_at = time.monotonic() + self._random.uniform(*_LIVES_SECONDS)
         for _ in self._paced():
@@ -182,6 +208,9 @@ class IdempotentPublisher:
             offset = message.offset()
             self._target.history.acknowledged(name, offset if offset is not None and offset >= 0 else None)
             self.acknowledged_in[message.partition() or 0] += 1
+        else:
+            # No fault lasts as long as its patience, so it was told something that it takes for final.
+            self._target.history.complain(f"{name} was given up by librdkafka: {error}")
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():

@@ -1,8 +1,8 @@
-"""Compares the logs of all replicas byte by byte, from the brokers' own files, when nobody publishes any more.
+"""Looks into the logs of all replicas, in the brokers' own files: are they the same, and what stands at an offset.
 
-Batches are stored as the leader wrote them, so the files of all replicas of a partition, one after the other, must be
-the same bytes, and some: a log that is not found is not the same as another that is not found. Where segments begin may
-differ.
+Batches are stored as the leader wrote them, so when nobody publishes any more, the files of all replicas of a
+partition, one after the other, must be the same bytes, and some: a log that is not found is not the same as another
+that is not found. Where segments begin may differ.
 
 Proved by: tests/cluster/test_chaos_parts.py
 """
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.cluster.running_cluster import RunningCluster
+
+from martlet.wire.batch import iterate_batches
 
 _SECONDS_MAX: Final = 15.0
 
@@ -50,3 +52,18 @@ def _content(directory: Path) -> tuple[int, str]:
         size += len(data)
         digest.update(data)
     return size, digest.hexdigest()
+
+
+def batches_at(cluster: RunningCluster, partition: str, offset: int) -> list[str]:
+    """What each replica has at this offset: who wrote the batch, when, and under which leader."""
+    found = []
+    for number, broker in cluster.brokers.items():
+        for file in sorted(broker.log_of(partition).glob("*.log")):
+            found += [
+                f"broker {number}: {partition} {header.base_offset}..{header.last_offset}, producer "
+                f"{header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence}, "
+                f"leader epoch {header.partition_leader_epoch}, made at {header.base_timestamp}"
+                for _, header in iterate_batches(file.read_bytes())
+                if header.base_offset <= offset <= header.last_offset
+            ]
+    return found

@@ -57,6 +57,9 @@ class Anomaly(Enum):
 class Violation(NamedTuple):
     anomaly: Anomaly
     text: str
+    partition: str = ""
+    offsets: tuple[int, ...] = ()
+    """Where to look for the cause, when it is known."""
 
     def __str__(self) -> str:
         return f"{self.anomaly.value}: {self.text}"
@@ -211,8 +214,8 @@ class History:
             found += self._skipped(reader, partition, runs)
         return found
 
-    def _wrong(self, anomaly: Anomaly, text: str) -> None:
-        self._violations.append(Violation(anomaly, text))
+    def _wrong(self, anomaly: Anomaly, text: str, partition: str = "", offsets: tuple[int, ...] = ()) -> None:
+        self._violations.append(Violation(anomaly, text, partition, offsets))
 
     def _known(self, partition: str, offset: int, value: bytes, reader: str) -> Name | None:
         """The message this is, if somebody sent it here."""
@@ -228,10 +231,12 @@ class History:
         known = self._partitions[partition]
         first = known.at.setdefault(offset, name)
         if first != name:
-            self._wrong(Anomaly.INCONSISTENT, f"{partition}, offset {offset}: {name} {how}, but it was {first} before")
+            text = f"{partition}, offset {offset}: {name} {how}, but it was {first} before"
+            self._wrong(Anomaly.INCONSISTENT, text, partition, (offset,))
         place = known.offsets_of.setdefault(name, offset)
         if place != offset:
-            self._wrong(Anomaly.DUPLICATE, f"{name} {how} at offset {offset}, but it was at {place} before")
+            text = f"{name} {how} at offset {offset}, but it was at {place} before"
+            self._wrong(Anomaly.DUPLICATE, text, partition, (place, offset))
 
     def _skipped(self, reader: str, partition: str, runs: list[Offsets]) -> list[Violation]:
         final = self._partitions[partition].final
