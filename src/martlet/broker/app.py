@@ -37,7 +37,7 @@ from martlet.broker.membership.lease_keeper import LeaseKeeper
 from martlet.broker.membership.membership import LogsFound, Membership, endpoint_host
 from martlet.broker.membership.metadata_commits import MetadataCommits
 from martlet.broker.membership.metadata_feed import MetadataFeed
-from martlet.broker.membership.metadata_store import wait_for_store
+from martlet.broker.membership.metadata_store import until_reached
 from martlet.broker.operations import OperationsServer
 from martlet.broker.partitions.housekeeping import Housekeeping
 from martlet.broker.partitions.partition_table import PartitionTable
@@ -197,10 +197,10 @@ class BrokerApp:
         self.operations_address = Address(address.host, server.port)
 
     async def _follow_store(self) -> tuple[MetadataFeed, MetaStore]:
-        store = await wait_for_store(self._ports.open_store, self.settings, self._clock)
+        store = await until_reached(partial(self._ports.open_store, self.settings, self._clock), self._clock)
         self._stack.push_async_callback(store.close)
         feed = MetadataFeed(store, MetadataImage(), on_failure=self.fail)
-        await feed.start()
+        await until_reached(feed.start, self._clock)
         self._stack.push_async_callback(feed.aclose)
         return feed, store
 

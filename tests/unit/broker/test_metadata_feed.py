@@ -7,7 +7,7 @@ import pytest
 from martlet.base.errors import StorageFailure
 from martlet.broker.membership.metadata_feed import MetadataFeed
 from martlet.cluster.image import ImageDelta, MetadataImage
-from martlet.cluster.store import StoreClosed
+from martlet.cluster.store import StoreClosed, StoreUnavailable
 from martlet.testing.sim_clock import SimClock
 from martlet.testing.sim_store import SimStore, SimStoreState
 from tests.unit.cluster.images import FollowedStore, partition, puts, topic
@@ -33,6 +33,17 @@ class Feeding:
 async def test_what_is_there_at_the_start_is_heard_as_a_change() -> None:
     feeding = Feeding()
     await feeding.write("t", 1)
+    await feeding.feed.start()
+    assert [made.name for made in feeding.heard[0].topics_created] == ["t"]
+    await feeding.feed.aclose()
+
+
+async def test_a_start_without_the_store_can_be_tried_again() -> None:
+    feeding = Feeding()
+    await feeding.write("t", 1)
+    feeding.store.refuse_next()
+    with pytest.raises(StoreUnavailable):
+        await feeding.feed.start()
     await feeding.feed.start()
     assert [made.name for made in feeding.heard[0].topics_created] == ["t"]
     await feeding.feed.aclose()

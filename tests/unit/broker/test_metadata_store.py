@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from martlet.base.clock import Clock
-from martlet.broker.membership.metadata_store import METADATA_FILE, WAIT_MS_MAX, open_metadata_store, wait_for_store
+from martlet.broker.membership.metadata_store import METADATA_FILE, WAIT_MS_MAX, open_metadata_store, until_reached
 from martlet.broker.settings import BrokerSettings
 from martlet.cluster.store import MetaStore, StoreRefused, StoreUnavailable
 from martlet.testing.sim_clock import SimClock
@@ -58,7 +57,7 @@ async def test_a_store_that_is_late_is_waited_for_but_not_for_ever() -> None:
     clock = SimClock()
     missing = 3
 
-    async def open_late(settings: BrokerSettings, at: Clock) -> MetaStore:
+    async def open_late() -> MetaStore:
         nonlocal missing
         missing -= 1
         if missing >= 0:
@@ -66,7 +65,7 @@ async def test_a_store_that_is_late_is_waited_for_but_not_for_ever() -> None:
             raise StoreUnavailable("not there yet")
         return SimStore(clock)
 
-    assert isinstance(await wait_for_store(open_late, BrokerSettings(), clock), SimStore)
+    assert isinstance(await until_reached(open_late, clock), SimStore)
     missing = 100
     with pytest.raises(StoreUnavailable):
-        await wait_for_store(open_late, BrokerSettings(), clock)
+        await until_reached(open_late, clock)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from martlet.base.clock import Clock
 from martlet.broker.settings import BrokerSettings
@@ -26,6 +26,7 @@ WAIT_MS_MAX: Final = 30_000
 """After this a start has failed, and whoever runs the process decides."""
 
 _RETRY_SECONDS: Final = 0.5
+_Done = TypeVar("_Done")
 
 
 async def open_metadata_store(settings: BrokerSettings, clock: Clock) -> MetaStore:
@@ -70,13 +71,13 @@ def _check_no_credentials(settings: BrokerSettings) -> None:
             raise StoreRefused(f"{name} was given without the address it is for: set `metadata` to etcd://HOST:PORT")
 
 
-async def wait_for_store(open_store: OpenStore, settings: BrokerSettings, clock: Clock) -> MetaStore:
-    """Open it, trying again for a while if it cannot be reached."""
+async def until_reached(attempt: Callable[[], Awaitable[_Done]], clock: Clock) -> _Done:
+    """What the start asks of the store first, tried again for a while if it cannot be reached."""
     deadline_ms = clock.monotonic_ms() + WAIT_MS_MAX
     is_said = False
     while True:
         try:
-            return await open_store(settings, clock)
+            return await attempt()
         except StoreUnavailable as error:
             if clock.monotonic_ms() > deadline_ms:
                 raise
