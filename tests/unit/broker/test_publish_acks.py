@@ -142,6 +142,17 @@ async def test_a_batch_behind_one_that_was_refused_for_a_passing_reason_waits_fo
         assert bench.produce(producer=(7, 0, first + 3)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+async def test_a_batch_waits_for_the_one_before_it_however_leaders_change_meanwhile() -> None:
+    async with replica_table() as bench:
+        bench.store(record(leader=SECOND, epoch=1))
+        assert bench.produce(producer=(7, 0, 0)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        bench.store(record(leader=THIRD, epoch=2))
+        bench.store(record(leader=ME, epoch=3, in_sync=(ME,)))
+        assert bench.produce(producer=(7, 0, 1)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        for sequence in (0, 1):
+            assert bench.produce(producer=(7, 0, sequence)).error is ErrorCode.NONE
+
+
 async def test_a_batch_that_was_refused_for_what_it_is_makes_no_other_wait() -> None:
     async with replica_table() as bench:
         bench.store(record(in_sync=(ME,)))

@@ -63,12 +63,6 @@ def test_those_that_wait_do_not_make_the_wait_longer() -> None:
     assert not is_refused(batches, batch(4), last_ms + 1)
 
 
-def test_all_is_forgotten_when_somebody_else_leads() -> None:
-    batches = refused(3)
-    batches.clear()
-    assert not is_refused(batches, batch(4))
-
-
 def test_what_came_before_the_refused_batch_may_come_again() -> None:
     batches = refused(3)
     assert not is_refused(batches, batch(2))

@@ -172,7 +172,6 @@ class Partition:
     def follow(self, record: PartitionRecord) -> None:
         """Copy from the record's leader in its epoch."""
         self._end_role()
-        self.refused.clear()
         if self.closed_with is None:
             self.leader_epoch = record.leader_epoch
             self.leader_broker = record.leader

@@ -6,8 +6,8 @@ librdkafka begins a new epoch and publishes a second time what may be in the log
 here yet, would even be taken. It is refused for the same passing reason instead, and the producer sends them in order.
 
 Invariants: (1) nothing is refused here because of a batch that is in the log; (2) a refusal is remembered for one
-epoch of the producer, until its batch comes again, somebody else leads, or too much time has passed; then the rules of
-Kafka hold alone.
+epoch of the producer, until its batch comes again or is in the log because somebody else took it, or too much time has
+passed; then the rules of Kafka hold alone. Who leads meanwhile does not matter: leaders change while producers wait.
 Proved by: tests/unit/broker/test_refused_batches.py
 """
 
@@ -51,10 +51,6 @@ class RefusedBatches:
         self._refusals[header.producer_id] = _Refusal(epoch, sequence, code, now_ms)
         if len(self._refusals) > PRODUCERS_MAX:
             del self._refusals[next(iter(self._refusals))]
-
-    def clear(self) -> None:
-        """Somebody else led meanwhile, and may have taken what was refused here."""
-        self._refusals.clear()
 
     def check(self, header: BatchHeader, producers: ProducerStates, now_ms: int) -> None:
         """Raise when a batch before this one was refused and has not come again, as far as the log knows."""
