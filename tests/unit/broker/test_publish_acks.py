@@ -153,6 +153,19 @@ async def test_a_batch_waits_for_the_one_before_it_however_leaders_change_meanwh
             assert bench.produce(producer=(7, 0, sequence)).error is ErrorCode.NONE
 
 
+async def test_a_batch_waits_for_the_one_before_it_that_was_cut_off_while_another_led() -> None:
+    async with replica_table() as bench:
+        bench.store(record())
+        cut_off = bench.produce(producer=(7, 0, 0))
+        bench.store(record(leader=SECOND, epoch=1))
+        assert cut_off.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        bench.partition().cut_to(0, bench.clock.now_ms())
+        bench.store(record(leader=ME, epoch=2, in_sync=(ME,)))
+        assert bench.produce(producer=(7, 0, 1)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        for sequence in (0, 1):
+            assert bench.produce(producer=(7, 0, sequence)).error is ErrorCode.NONE
+
+
 async def test_a_batch_that_was_refused_for_what_it_is_makes_no_other_wait() -> None:
     async with replica_table() as bench:
         bench.store(record(in_sync=(ME,)))

@@ -8,6 +8,7 @@ from martlet.log.producer_state import ProducerStates
 from martlet.wire.batch import BatchHeader, build_batch, read_batch_header
 
 REASON = ErrorCode.NOT_ENOUGH_REPLICAS
+LED_BY_OTHERS = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def batch(sequence: int, *, producer: int = 7, epoch: int = 0) -> BatchHeader:
@@ -24,12 +25,17 @@ def refused(*sequences: int) -> RefusedBatches:
 
 
 def is_refused(
-    batches: RefusedBatches, header: BatchHeader, now_ms: int = 1_001, *, producers: ProducerStates | None = None
+    batches: RefusedBatches,
+    header: BatchHeader,
+    now_ms: int = 1_001,
+    *,
+    producers: ProducerStates | None = None,
+    reason: ErrorCode = REASON,
 ) -> bool:
     try:
         batches.check(header, producers or ProducerStates(), now_ms)
     except ApiError as error:
-        return error.code is REASON
+        return error.code is reason
     return False
 
 
@@ -61,6 +67,38 @@ def test_those_that_wait_do_not_make_the_wait_longer() -> None:
     assert is_refused(batches, batch(4), last_ms)
     batches.note(batch(4), REASON, last_ms)
     assert not is_refused(batches, batch(4), last_ms + 1)
+
+
+def cut(before: ProducerStates, after: ProducerStates) -> RefusedBatches:
+    batches = RefusedBatches()
+    batches.note_cut(dict(before.items()), after, 1_000)
+    return batches
+
+
+def written(*headers: BatchHeader) -> ProducerStates:
+    producers = ProducerStates()
+    for offset, header in enumerate(headers):
+        producers.record(header, offset, 0)
+    return producers
+
+
+def test_a_batch_behind_one_that_was_cut_off_waits_for_it() -> None:
+    after = written(batch(0), batch(1))
+    batches = cut(written(batch(0), batch(1), batch(2), batch(3)), after)
+    assert is_refused(batches, batch(4), producers=after, reason=LED_BY_OTHERS)
+    assert is_refused(batches, batch(3), producers=after, reason=LED_BY_OTHERS)
+    assert not is_refused(batches, batch(2), producers=after, reason=LED_BY_OTHERS)
+
+
+@pytest.mark.parametrize("after", [written(), written(batch(8))], ids=["nothing is left", "an older epoch is left"])
+def test_of_a_producer_with_nothing_left_in_its_epoch_the_first_batch_is_waited_for(after: ProducerStates) -> None:
+    batches = cut(written(batch(8), batch(0, epoch=1), batch(1, epoch=1)), after)
+    assert is_refused(batches, batch(2, epoch=1), producers=after, reason=LED_BY_OTHERS)
+    assert not is_refused(batches, batch(0, epoch=1), producers=after, reason=LED_BY_OTHERS)
+
+
+def test_nobody_waits_for_producers_of_which_nothing_was_cut_off() -> None:
+    assert not cut(written(batch(0)), written(batch(0)))
 
 
 def test_what_came_before_the_refused_batch_may_come_again() -> None:

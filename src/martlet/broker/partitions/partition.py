@@ -440,7 +440,7 @@ class Partition:
                 "%s is cut to offset %d in epoch %d although all up to %d was committed: messages are lost",
                 self.name, offset, self.leader_epoch, self.high_watermark,
             )  # fmt: skip
-        self._cut(lambda: self.log.truncate_to(offset, now_ms=now_ms))
+        self._cut(lambda: self.log.truncate_to(offset, now_ms=now_ms), now_ms)
 
     def start_at(self, offset: int, now_ms: int) -> None:
         """Forget the whole log and begin at `offset`, because the leader no longer has what would come next."""
@@ -448,7 +448,7 @@ class Partition:
             "%s ended at offset %d, which its leader does not have any more; it begins anew at %d",
             self.name, self.log.end_offset, offset,
         )  # fmt: skip
-        self._cut(lambda: self.log.truncate_fully_and_start_at(offset, now_ms=now_ms))
+        self._cut(lambda: self.log.truncate_fully_and_start_at(offset, now_ms=now_ms), now_ms)
 
     def advance_log_start(self, offset: int) -> None:
         """The leader's log starts here: hide what is before."""
@@ -458,13 +458,15 @@ class Partition:
             # The leader starts nowhere above what is committed.
             self._move_high_watermark(log.log_start_offset)
 
-    def _cut(self, truncate: Callback) -> None:
+    def _cut(self, truncate: Callback, now_ms: int) -> None:
         self.check_online()
+        log = self.log
+        producers = dict(log.producers.items())
         try:
             truncate()
         except StorageFailure as failure:
             raise self._write_failed(failure) from failure
-        log = self.log
+        self.refused.note_cut(producers, log.producers, now_ms)
         self._move_high_watermark(max(min(self.high_watermark, log.end_offset), log.log_start_offset))
         waiters, self._own_waiters = self._own_waiters, deque()
         for _, callback in waiters:

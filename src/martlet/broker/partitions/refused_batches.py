@@ -1,9 +1,11 @@
-"""Which batches of idempotent producers were refused for a passing reason, so that none behind them gets in first.
+"""Which batches of idempotent producers have to come again, so that none behind them gets in first.
 
 A producer has several batches under way. When the first is refused because the broker is cut off or too few replicas
 are in sync, and that is over when the next one comes, the next would be a gap (OUT_OF_ORDER_SEQUENCE_NUMBER, on which
-librdkafka begins a new epoch and publishes a second time what may be in the log already) or, from a producer not known
-here yet, would even be taken. It is refused for the same passing reason instead, and the producer sends them in order.
+librdkafka begins a new epoch and publishes a second time what may be in the log already, of this and of every other
+partition) or, from a producer not known here yet, would even be taken. It is refused for the same passing reason
+instead, and the producer sends them in order. A batch that was appended and then cut off, because another leader did
+not have it, is missing in the same way once this broker leads again.
 
 Invariants: (1) nothing is refused here because of a batch that is in the log; (2) a refusal is remembered for one
 epoch of the producer, until its batch comes again or is in the log because somebody else took it, or too much time has
@@ -11,13 +13,15 @@ passed; then the rules of Kafka hold alone. Who leads meanwhile does not matter:
 Proved by: tests/unit/broker/test_refused_batches.py
 """
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.log.producer_state import ProducerStates
+from martlet.log.producer_state import ProducerEntry, ProducerStates
 from martlet.wire.batch import BatchHeader
 
-REMEMBERED_MS: Final = 15_000
+REMEMBERED_MS: Final = 60_000
+"""As long as clients wait for an answer: what they had under way may arrive as late as that."""
 PRODUCERS_MAX: Final = 1_000
 
 
@@ -41,14 +45,33 @@ class RefusedBatches:
 
     def note(self, header: BatchHeader, code: ErrorCode, now_ms: int) -> None:
         """The batch was refused; nothing of it is in the log."""
-        if header.producer_id < 0:
-            return
-        known = self._refusals.get(header.producer_id)
-        epoch, sequence = header.producer_epoch, header.base_sequence
-        if known is not None and known.producer_epoch == epoch and known.sequence < sequence:
-            return  # perhaps because of that one: its time must not begin anew
-        self._refusals.pop(header.producer_id, None)
-        self._refusals[header.producer_id] = _Refusal(epoch, sequence, code, now_ms)
+        if header.producer_id >= 0:
+            self._remember(header.producer_id, _Refusal(header.producer_epoch, header.base_sequence, code, now_ms))
+
+    def note_cut(self, before: Mapping[int, ProducerEntry], after: ProducerStates, now_ms: int) -> None:
+        """The log was cut: what producers had in it `before` and have not `after`, they will send again."""
+        for producer_id, entry in before.items():
+            left = after.get(producer_id)
+            if left is not None and (left.epoch, left.next_sequence) == (entry.epoch, entry.next_sequence):
+                continue
+            if left is not None and left.epoch == entry.epoch:
+                sequence = left.next_sequence
+            elif entry.batches:
+                sequence = entry.batches[0].first_sequence
+            else:
+                continue
+            self._remember(producer_id, _Refusal(entry.epoch, sequence, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms))
+
+    def _remember(self, producer_id: int, refusal: _Refusal) -> None:
+        known = self._refusals.pop(producer_id, None)
+        is_behind = (
+            known is not None
+            and known.producer_epoch == refusal.producer_epoch
+            and known.sequence < refusal.sequence
+            and refusal.at_ms - known.at_ms < REMEMBERED_MS
+        )
+        # Perhaps it was refused because of the one known: the time of that must not begin anew.
+        self._refusals[producer_id] = known if known is not None and is_behind else refusal
         if len(self._refusals) > PRODUCERS_MAX:
             del self._refusals[next(iter(self._refusals))]
 
