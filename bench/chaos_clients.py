@@ -106,26 +106,25 @@ class Worker:
                 return
 
 
-class _EpochWatch(logging.Handler):
-    """Complains when librdkafka begins a new epoch: what is in the log already is then published a second time.
+class EpochWatch(logging.Handler):
+    """Tells when librdkafka begins a new epoch: what is in the log already is then published a second time.
 
-    Which of the messages that happens to is chance, so the cause is looked for and not only the duplicate.
+    Which of the messages that happens to is chance, so the cause is looked for and not only the duplicate. Give the
+    `logger` and the `SETTINGS` to the producer.
     """
 
-    def __init__(self, name: str, history: History) -> None:
+    SETTINGS: Final[dict[str, Any]] = {"debug": "eos", "log_level": 7}
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__(logging.DEBUG)
-        self._name = name
-        self._history = history
+        self._tell = tell
+        self.logger = logging.Logger("librdkafka", logging.DEBUG)
+        self.logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         if _NEW_EPOCH in text:
-            self._history.complain(f"{self._name} begins a new epoch: {text}")
-
-    def logger(self) -> logging.Logger:
-        logger = logging.Logger(self._name, logging.DEBUG)
-        logger.addHandler(self)
-        return logger
+            self._tell(text)
 
 
 class IdempotentPublisher:
@@ -159,10 +158,9 @@ class IdempotentPublisher:
                 "retry.backoff.ms": 20,
                 "retry.backoff.max.ms": 300,
                 "error_cb": self._on_error,
-                "debug": "eos",
-                "log_level": 7,
+                **EpochWatch.SETTINGS,
             },
-            logger=_EpochWatch(name, self._target.history).logger(),
+            logger=EpochWatch(lambda text: self._target.history.complain(f"{name} begins anew: {text}")).logger,
         )
         ends_at = time.monotonic() + self._random.uniform(*_LIVES_SECONDS)
         for _ in self._paced():

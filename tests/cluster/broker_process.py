@@ -45,6 +45,10 @@ class ClusterBroker(ServerProcess):
         """Where the files of its replica of a partition are, such as `orders-0`."""
         return self.data / f"broker-{self.number}" / partition
 
+    def log_size(self, partition: str) -> int:
+        """Bytes of its replica of a partition."""
+        return sum(file.stat().st_size for file in self.log_of(partition).glob("*.log"))
+
     def ask_to_stop(self) -> None:
         """Begin a clean stop and do not wait for it; `stop` waits."""
         assert self._process is not None

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from bench.batches import build_values_batch
+from bench.chaos_clients import EpochWatch
 from bench.chaos_replicas import differences
 from bench.failover import SteadyPublisher, longest_pause
 from bench.wire_client import RequestRefused, WireClient
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 
 from martlet.base.errors import ErrorCode
 from tests.cluster.links import CLIENTS, STORE, Cut
@@ -307,6 +308,54 @@ def test_a_broker_that_lost_the_store_alone_is_replaced_and_comes_back(cluster: 
     cluster.heal()
     cluster.wait_in_sync(topic)
     assert cluster.brokers[old].is_running
+
+
+def test_a_producer_with_requests_held_back_while_leaders_change_sends_nothing_twice(
+    cluster: RunningCluster, topic: str
+) -> None:
+    old = cluster.leader_of(topic)
+    other = next(number for number in cluster.brokers if number != old)
+    epochs: list[str] = []
+    offsets: list[int] = []
+    settings = {
+        "bootstrap.servers": cluster.servers_of(other),
+        "enable.idempotence": True,
+        "linger.ms": 0,
+        "batch.num.messages": 1,
+        "reconnect.backoff.max.ms": 200,
+        **EpochWatch.SETTINGS,
+    }
+    producer = Producer(settings, logger=EpochWatch(epochs.append).logger)
+
+    def send() -> None:
+        producer.produce(topic, b"message", on_delivery=lambda _, message: offsets.append(message.offset() or 0))
+        producer.poll(0)
+
+    def leader_and_in_sync() -> tuple[int, list[int]]:
+        told = cluster.metadata(topic, from_broker=other).topics[topic].partitions[0]
+        return told.leader, told.isrs
+
+    send()
+    producer.flush(30)
+    # The next message gets as far as the leader alone, and is cut off there when another one has led.
+    cluster.isolate(old)
+    held = cluster.brokers[old].log_size(f"{topic}-0")
+    send()
+    cluster.wait_until(lambda: cluster.brokers[old].log_size(f"{topic}-0") > held, "the message to be written")
+    # The one after that is under way until the old leader leads again.
+    cluster.links.cut(CLIENTS, old, Cut.SILENT)
+    send()
+    cluster.wait_until(lambda: leader_and_in_sync()[0] not in (-1, old), "another leader")
+    for number in (*cluster.brokers, STORE):
+        cluster.links.heal(old, number)
+        cluster.links.heal(number, old)
+    cluster.wait_until(lambda: old in leader_and_in_sync()[1], "the old leader to be in sync")
+    admin = cluster.admin(other)
+    admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, 0)]).result(10)
+    cluster.wait_until(lambda: leader_and_in_sync()[0] == old, "the old leader to lead again")
+    cluster.links.heal(CLIENTS, old)
+    producer.flush(30)
+    assert (epochs, offsets) == ([], [0, 1, 2])
 
 
 def test_a_compacted_store_history_is_caught_up_with(cluster: RunningCluster, topic: str) -> None:
