@@ -131,6 +131,19 @@ def test_a_clean_stop_of_a_leader_is_no_error_and_no_long_pause_for_a_producer(
         assert longest_pause(publisher.times_after(begun_at)) < cluster.lease_seconds
 
 
+def test_a_leader_that_stops_says_so_to_its_producers_before_it_closes_their_connections(
+    cluster: RunningCluster, topic: str
+) -> None:
+    old = cluster.leader_of(topic)
+    with wire_client(cluster, old) as client:
+        client.topic(topic)
+        cluster.brokers[old].ask_to_stop()
+        while not (error := client.publish(topic, 0, build_values_batch([b"message"])).error_code):
+            time.sleep(0.005)
+    cluster.stop(old)
+    assert ErrorCode(error) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 def test_a_leader_that_was_replaced_while_paused_acknowledges_nothing(cluster: RunningCluster, topic: str) -> None:
     publish(cluster, topic, 10)
     old = cluster.leader_of(topic)

@@ -376,6 +376,8 @@ def test_leaderships_are_with_others_before_a_broker_stops() -> None:
         one.request.send()
         world.run_until(lambda: two.partition("t").leader != 1, 5_000)
         assert one.host.is_running, "it waits for that"
+        world.run_for(200)
+        assert one.host.is_running, "clients hear from it who leads now"
         world.run_until(lambda: not one.host.is_running, 10_000)
         assert one.stopped_cleanly
         assert one.host.failures == []

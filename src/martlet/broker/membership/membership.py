@@ -53,6 +53,8 @@ _BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
 _LOOK_SECONDS: Final = 0.1
 _RETRY_SECONDS: Final = 0.5
 _NOT_MISSED_MS_MAX: Final = 1_000
+_FAREWELL_SECONDS: Final = 0.3
+"""Whoever publishes hears in this time who leads now; who finds the connection closed has to ask around for longer."""
 _GRACE_MS: Final = 2_000
 """A lease may run out a little late."""
 
@@ -270,6 +272,7 @@ class Membership:
         if not self._states().staying:
             return  # nobody to hand anything to
         logger.info("broker %d leaves its cluster", self._id)
+        hands_over = not departure_is_done(self._image, self._states(), self._id)
         self._is_leaving = True
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -282,6 +285,8 @@ class Membership:
             logger.warning("the leaderships could not be handed over (%s); stopping all the same", error)
         else:
             await self._wait_until_not_missed(min(timeout_ms, _NOT_MISSED_MS_MAX))
+            if hands_over:
+                await asyncio.sleep(min(timeout_ms / 1000, _FAREWELL_SECONDS))
 
     async def _wait_until_not_missed(self, timeout_ms: int) -> None:
         """Wait until leaders no longer wait for this follower, where the controller can have that.
