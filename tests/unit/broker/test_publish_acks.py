@@ -4,7 +4,7 @@ import pytest
 
 from martlet.base.errors import ErrorCode
 from martlet.wire.leader_hints import CurrentLeader, NodeEndpoint
-from tests.unit.broker.replica_table_bench import ME, SECOND, THIRD, record, replica_table
+from tests.unit.broker.replica_table_bench import ME, SECOND, THIRD, ReplicaTableBench, record, replica_table
 
 TWO_NEEDED = {"min.insync.replicas": "2"}
 FLUSH_FIRST = {"martlet.flush": "commit"}
@@ -142,15 +142,20 @@ async def test_a_batch_behind_one_that_was_refused_for_a_passing_reason_waits_fo
         assert bench.produce(producer=(7, 0, first + 3)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def assert_the_second_waits_for_the_first(bench: ReplicaTableBench, *, epoch: int) -> None:
+    """Once this broker leads again; the first batch of the producer is not in its log."""
+    bench.store(record(leader=ME, epoch=epoch, in_sync=(ME,)))
+    assert bench.produce(producer=(7, 0, 1)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for sequence in (0, 1):
+        assert bench.produce(producer=(7, 0, sequence)).error is ErrorCode.NONE
+
+
 async def test_a_batch_waits_for_the_one_before_it_however_leaders_change_meanwhile() -> None:
     async with replica_table() as bench:
         bench.store(record(leader=SECOND, epoch=1))
         assert bench.produce(producer=(7, 0, 0)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
         bench.store(record(leader=THIRD, epoch=2))
-        bench.store(record(leader=ME, epoch=3, in_sync=(ME,)))
-        assert bench.produce(producer=(7, 0, 1)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        for sequence in (0, 1):
-            assert bench.produce(producer=(7, 0, sequence)).error is ErrorCode.NONE
+        assert_the_second_waits_for_the_first(bench, epoch=3)
 
 
 async def test_a_batch_waits_for_the_one_before_it_that_was_cut_off_while_another_led() -> None:
@@ -160,10 +165,7 @@ async def test_a_batch_waits_for_the_one_before_it_that_was_cut_off_while_anothe
         bench.store(record(leader=SECOND, epoch=1))
         assert cut_off.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
         bench.partition().cut_to(0, bench.clock.now_ms())
-        bench.store(record(leader=ME, epoch=2, in_sync=(ME,)))
-        assert bench.produce(producer=(7, 0, 1)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        for sequence in (0, 1):
-            assert bench.produce(producer=(7, 0, sequence)).error is ErrorCode.NONE
+        assert_the_second_waits_for_the_first(bench, epoch=2)
 
 
 async def test_a_batch_that_was_refused_for_what_it_is_makes_no_other_wait() -> None:
