@@ -305,7 +305,8 @@ class ChaosRun:
         found = target.history.judge()
         report.totals.update(target.history.counts())
         report.violations += [text for text in map(str, found) if text not in report.violations]
-        for partition, offset in sorted({(one.partition, offset) for one in found for offset in one.offsets})[:20]:
+        places = sorted({(one.partition, offset) for one in found for offset in one.offsets})
+        for partition, offset in places[:VIOLATIONS_SHOWN]:
             say("\n".join(batches_at(self._cluster, partition, offset)))
         differing = differences(self._cluster, target.topic, target.partitions)
         report.violations += differing

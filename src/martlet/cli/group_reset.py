@@ -224,7 +224,7 @@ def _left_alone(
     gone = committed.keys() - set(partitions)
     return [
         Move(partition, committed[partition].offset, None, f"{partition} does not exist any more, so it was left alone")
-        for partition in gone
+        for partition in sorted(gone)
     ]
 
 

@@ -64,14 +64,14 @@ class RefusedBatches:
 
     def _remember(self, producer_id: int, refusal: _Refusal) -> None:
         known = self._refusals.pop(producer_id, None)
-        is_behind = (
+        if (
             known is not None
             and known.producer_epoch == refusal.producer_epoch
             and known.sequence < refusal.sequence
             and refusal.at_ms - known.at_ms < REMEMBERED_MS
-        )
-        # Perhaps it was refused because of the one known: the time of that must not begin anew.
-        self._refusals[producer_id] = known if known is not None and is_behind else refusal
+        ):
+            refusal = known  # perhaps the new one was refused because of it: its time must not begin anew
+        self._refusals[producer_id] = refusal
         if len(self._refusals) > PRODUCERS_MAX:
             del self._refusals[next(iter(self._refusals))]
 
