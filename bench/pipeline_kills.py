@@ -122,13 +122,10 @@ class PipelineProcess:
 
     def victims(self, kind: str) -> list[psutil.Process]:
         driver = psutil.Process(self.process.pid)
-        children = driver.children(recursive=True)
-        java = [child for child in children if child.name().startswith("java")]
         if kind == "driver":
             return [driver]
-        if kind == "jvm":
-            return java
-        return [child for child in children if child.name().startswith("python")]
+        wanted = "java" if kind == "jvm" else "python"
+        return [child for child in driver.children(recursive=True) if _name(child).startswith(wanted)]
 
     def wait_gone(self) -> None:
         """Until nothing of its group is left; what lingers is killed too, as a machine's death would."""
@@ -141,6 +138,15 @@ class PipelineProcess:
         self.start("--until-end", "--messages-per-batch", "100000")
         if self.process.wait(_PATIENCE_SECONDS):
             raise SystemExit(f"the last run failed; see {self.work / 'pipeline.log'}")
+
+
+def _name(process: psutil.Process) -> str:
+    """What it runs; nothing for one that ended meanwhile, as Spark's short-lived ones do."""
+    try:
+        name: str = process.name()
+    except psutil.NoSuchProcess:
+        return ""
+    return name
 
 
 @dataclass
