@@ -7,8 +7,9 @@ jars are not part of PySpark: put them (spark-sql-kafka, spark-token-provider-ka
 for the Spark in use) into a directory and name it in MARTLET_BENCH_KAFKA_JARS. Without them the other side is a Parquet
 file with the same rows, which says how much Spark can take at all, and nothing is judged.
 
-Where the time goes is told by reading the same offsets without Spark, in one process: fetched only, and fetched and
-decoded into Arrow. What a Spark task takes beyond that is Arrow over a socket and the JVM making rows of it.
+Where the time goes is told by doing parts of the same work. Reading, without Spark and in one process: fetched only,
+and fetched and decoded into Arrow; a Spark task adds Arrow over a socket and the JVM making rows of it. Writing: Spark
+handing the rows to Python, which drops them; and the rows published from Arrow by one process.
 """
 
 import asyncio
@@ -19,10 +20,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
 from bench.command import Suites, run_command
 from bench.processes import BrokerProcess
@@ -31,11 +35,15 @@ from bench.rounds import Context, in_turn, settle
 from martlet.base.ids import TopicPartition
 from martlet.client.addresses import parse_bootstrap
 from martlet.client.cluster import Cluster
-from martlet.client.fetcher import Fetcher, FetcherOptions
+from martlet.client.fetcher import Fetcher
+from martlet.client.offsets import offset_ranges
 from martlet.spark.range_reading import read_range
 from martlet.spark.ranges import OffsetRange
 from martlet.spark.read_options import parse_read_options
+from martlet.spark.row_columns import RowColumns
 from martlet.spark.session import start_session
+from martlet.spark.write_options import parse_write_options
+from martlet.spark.writers import MartletBatchWriter
 
 KAFKA_JARS: Final = "MARTLET_BENCH_KAFKA_JARS"
 GOAL: Final = 1.0
@@ -96,7 +104,7 @@ def _drop(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _rate(work: Callable[[], None], count: int) -> float:
+def _rate(work: Callable[[], object], count: int) -> float:
     settle()
     began = time.perf_counter()
     work()
@@ -140,35 +148,36 @@ def measure_reading(context: Context) -> list[Figure]:
 
 def _measure_without_spark(context: Context, broker: BrokerProcess, size: int) -> list[Figure]:
     """The same offsets in one process: fetched only, then fetched and decoded."""
-    given = {"bootstrap": _bootstrap(broker), "assign": '{"work": [0]}'}
+    given = {"bootstrap": _bootstrap(broker), "subscribe": "work"}
     options = parse_read_options(given, streaming=False)
     fetched = Figure(f"  of which fetched only, {size} B", "k rows/s", note="one process, without Spark")
     decoded = Figure(f"  of which fetched and decoded, {size} B", "k rows/s", note="one process, without Spark")
-    end = asyncio.run(_fetch_all(_bootstrap(broker)))[0]
+    held = asyncio.run(_held(_bootstrap(broker)))
+    count = sum(len(offsets) for offsets in held.values())
+
+    def decode() -> None:
+        for partition, offsets in held.items():
+            for _ in read_range(OffsetRange(partition, offsets.start, offsets.stop), options):
+                pass
+
     for _ in range(context.rounds):
-        _, seconds = asyncio.run(_fetch_all(_bootstrap(broker)))
-        fetched.add(end / seconds / 1000)
-        began = time.perf_counter()
-        rows = sum(batch.num_rows for batch in read_range(OffsetRange(TopicPartition("work", 0), 0, end), options))
-        decoded.add(rows / (time.perf_counter() - began) / 1000)
+        fetched.add(_rate(lambda: asyncio.run(_fetch_all(_bootstrap(broker), held)), count))
+        decoded.add(_rate(decode, count))
     return [fetched, decoded]
 
 
-async def _fetch_all(bootstrap: str) -> tuple[int, float]:
-    """Fetch partition 0 to its end without a look inside; its end, and how long it took."""
-    began = time.perf_counter()
-    async with (
-        Cluster(parse_bootstrap(bootstrap)) as cluster,
-        Fetcher(cluster, FetcherOptions(max_wait_ms=1)) as reader,
-    ):
-        reader.assign({TopicPartition("work", 0): 0})
-        position = 0
-        while True:
-            arrived = await reader.fetch()
-            if arrived:
-                position = arrived[-1].next_position
-            if not arrived or position >= arrived[-1].high_watermark:
-                return position, time.perf_counter() - began
+async def _held(bootstrap: str) -> dict[TopicPartition, range]:
+    async with Cluster(parse_bootstrap(bootstrap)) as cluster:
+        return await offset_ranges(cluster, [TopicPartition("work", index) for index in range(_PARTITIONS)])
+
+
+async def _fetch_all(bootstrap: str, held: dict[TopicPartition, range]) -> None:
+    """Fetch everything, one partition after the other, without a look inside."""
+    async with Cluster(parse_bootstrap(bootstrap)) as cluster, Fetcher(cluster) as reader:
+        for partition, offsets in held.items():
+            reader.assign({partition: offsets.start})
+            while reader.positions[partition] < offsets.stop:
+                await reader.fetch()
 
 
 def measure_writing(context: Context) -> list[Figure]:
@@ -202,8 +211,45 @@ def measure_writing(context: Context) -> list[Figure]:
                 lambda theirs=theirs, count=count: _rate(theirs, count),  # type: ignore[misc]
             ):
                 figure.add(value, limit)
-            figures.append(figure)
+            figures += [figure, *_measure_parts_of_writing(context, spark, broker, size, count)]
     return figures
+
+
+class _DroppingWriter(DataSourceArrowWriter):
+    """Takes the rows as Arrow and keeps none."""
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+
+class _DroppingSource(DataSource):
+    """The format "dropping", for writing only."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "dropping"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return _DroppingWriter()
+
+
+def _measure_parts_of_writing(
+    context: Context, spark: SparkSession, broker: BrokerProcess, size: int, count: int
+) -> list[Figure]:
+    """The same rows handed to Python and dropped, and published by one process without Spark."""
+    spark.dataSource.register(_DroppingSource)
+    frame = _rows(spark, count, size)
+    options = parse_write_options({"bootstrap": _bootstrap(broker), "topic": "ours"})
+    writer = MartletBatchWriter(RowColumns("value"), options)
+    batch = pa.RecordBatch.from_pydict({"value": [b"%016d" % number + b"x" * (size - 16) for number in range(10_000)]})
+    handed = Figure(f"  of which handed to Python, {size} B", "k rows/s", note="by two tasks, and dropped there")
+    published = Figure(f"  of which published, {size} B", "k rows/s", note="one process, without Spark")
+    for _ in range(context.rounds):
+        handed.add(_rate(frame.write.format("dropping").mode("append").save, count))
+        published.add(_rate(lambda: writer.write(iter([batch] * (count // 10_000))), count))
+    return [handed, published]
 
 
 def measure_latency(context: Context) -> list[Figure]:
