@@ -10,7 +10,10 @@ How it works, by the API key of a frame:
   With `--sync` the answer waits for an `fdatasync` in a thread; frames that arrive meanwhile share the next one.
 - Fetch with `--plan`: the k-th such frame of a connection is answered with the k-th piece of the plan's file,
   `[position, size]`, behind a header of the size that makes the answer as long as the broker's.
-- Fetch without: the frame waits, and the next publish on any connection that is written (and synced) answers it too.
+- Fetch without: the frame waits, and the next publish on any connection that is written (and synced) answers it too. A
+  publish that overtook the fetch answers it at once: both may lie ready when the loop turns.
+
+Proved by: tests/unit/bench/test_bare_loop.py
 """
 
 import argparse
@@ -53,10 +56,16 @@ class BareServer:
         self.pieces: list[Piece] = []
         self.pieces_fd = -1
         self.waiting: list[asyncio.Transport] = []
+        self.readers: set[asyncio.Transport] = set()
+        self._has_overtaken = False
         self._fd = os.open(os.path.join(data, "bare.log"), os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._unsynced: list[asyncio.Transport] = []
         self._syncing = False
         self._pool = ThreadPoolExecutor(1)
+
+    def close(self) -> None:
+        os.close(self._fd)
+        self._pool.shutdown()
 
     def load_plan(self, path: str) -> None:
         with open(path, encoding="utf-8") as file:
@@ -97,6 +106,24 @@ class BareServer:
             for transport in self.waiting:
                 transport.write(self.delivery)
             self.waiting.clear()
+        elif self.readers:
+            self._has_overtaken = True
+
+    def fetch(self, transport: asyncio.Transport) -> None:
+        self.readers.add(transport)
+        if self._has_overtaken:
+            self._has_overtaken = False
+            transport.write(self.delivery)
+        else:
+            self.waiting.append(transport)
+
+    def forget(self, transport: asyncio.Transport | None) -> None:
+        """The connection is gone."""
+        if transport in self.waiting:
+            self.waiting.remove(transport)
+        if transport in self.readers:
+            self.readers.remove(transport)
+            self._has_overtaken = False
 
 
 class BareConnection(asyncio.BufferedProtocol):
@@ -115,8 +142,7 @@ class BareConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=16 << 20)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._transport in self._server.waiting:
-            self._server.waiting.remove(self._transport)
+        self._server.forget(self._transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer[self._end :]
@@ -151,7 +177,7 @@ class BareConnection(asyncio.BufferedProtocol):
         if frame[5] == _PRODUCE:
             server.publish(transport, frame)
         elif frame[5] == _FETCH and not server.pieces:
-            server.waiting.append(transport)
+            server.fetch(transport)
         elif frame[5] == _FETCH:
             piece = server.pieces[self._fetches % len(server.pieces)]
             self._fetches += 1
@@ -184,6 +210,7 @@ async def serve(arguments: argparse.Namespace) -> None:
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
     await stopped.wait()
     listener.close()
+    server.close()
 
 
 def main() -> None:
