@@ -16,6 +16,18 @@ from bench.report import say
 
 _INSTALL_SECONDS_MAX: Final = 600.0
 _CLIENTS: Final = ("nats-py", "pika", "redis[hiredis]")
+_POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>bench</groupId><artifactId>jars</artifactId><version>1</version>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</project>
+"""
+_DEPENDENCY: Final = (
+    "    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"
+)
+_ALONE: Final = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 
 
 class Missing(Exception):
@@ -59,6 +71,30 @@ def python_with(name: str, packages: Sequence[str]) -> Path:
         run_tool([str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", *packages])
         stamp.write_text(" ".join(packages), "utf-8")
     return place / "bin" / "python"
+
+
+def maven_jars(name: str, artifacts: Sequence[tuple[str, str, str]], *, alone: bool = False) -> Path:
+    """A directory with the jars of these (group, artifact, version), fetched by Maven when they are not there.
+
+    With what they depend on, unless `alone`. Raises Missing.
+    """
+    if not shutil.which("java"):
+        raise Missing(f"{name} needs Java 17 or newer")
+    place = cache_directory() / name
+    content = _POM.format(
+        dependencies="\n".join(_DEPENDENCY.format(*artifact, _ALONE if alone else "") for artifact in artifacts)
+    )
+    complete = place / "complete"
+    if not complete.exists() or complete.read_text("utf-8") != content:
+        if not shutil.which("mvn"):
+            raise Missing(f"the jars of {name} are fetched with Maven, which is not installed (Debian: maven)")
+        say(f"fetching the jars of {name} ...")
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        (place / "pom.xml").write_text(content, "utf-8")
+        run_tool(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs"], cwd=place)
+        complete.write_text(content, "utf-8")
+    return place / "libs"
 
 
 def clients_python() -> str:

@@ -9,7 +9,6 @@ there. Logging goes to a file from warnings on, which costs less than what Kafka
 import base64
 import contextlib
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,25 +16,13 @@ from typing import ClassVar, Final
 
 from confluent_kafka.admin import AdminClient
 
-from bench.peer_cache import Missing, cache_directory, run_tool
+from bench.peer_cache import maven_jars, run_tool
 from bench.peer_system import Durability, Protocol, Running, System, running, wait_answer
 from bench.processes import ServerProcess, free_port
-from bench.report import say
 
 VERSION: Final = "4.3.1"
 _LOG4J_VERSION: Final = "2.25.4"
 _HOST: Final = "127.0.0.1"
-_POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>bench</groupId><artifactId>kafka</artifactId><version>1</version>
-  <dependencies>
-{dependencies}
-  </dependencies>
-</project>
-"""
-_DEPENDENCY: Final = (
-    "    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
-)
 _LOG4J: Final = """<Configuration status="WARN">
   <Appenders><Console name="out"><PatternLayout pattern="%d %p %c: %m%n"/></Console></Appenders>
   <Loggers><Root level="WARN"><AppenderRef ref="out"/></Root></Loggers>
@@ -50,28 +37,15 @@ _TUNED_JVM: Final = ("-Xmx2G", "-Xms2G", "-server", "-XX:+UseParallelGC", "-Djav
 
 
 def jars() -> Path:
-    """The directory with Kafka's jars, filled by Maven when it is not; raises Missing."""
-    place = cache_directory() / f"kafka-{VERSION}"
-    done = place / "complete"
-    if not shutil.which("java"):
-        raise Missing("Kafka needs Java 17 or newer")
-    if done.exists():
-        return place / "libs"
-    if not shutil.which("mvn"):
-        raise Missing("Kafka's jars are fetched with Maven, which is not installed (Debian: maven)")
-    place.mkdir(exist_ok=True)
+    """The directory with Kafka's jars; raises Missing."""
     wanted = [
         ("org.apache.kafka", "kafka_2.13", VERSION),
         ("org.apache.kafka", "kafka-tools", VERSION),
         ("org.apache.logging.log4j", "log4j-slf4j-impl", _LOG4J_VERSION),
     ]
-    lines = "\n".join(_DEPENDENCY.format(*one) for one in wanted)
-    (place / "pom.xml").write_text(_POM.format(dependencies=lines), "utf-8")
-    (place / "log4j2.xml").write_text(_LOG4J, "utf-8")
-    say(f"fetching the jars of Kafka {VERSION} ...")
-    run_tool(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs"], cwd=place)
-    done.touch()
-    return place / "libs"
+    libs = maven_jars(f"kafka-{VERSION}", wanted)
+    (libs.parent / "log4j2.xml").write_text(_LOG4J, "utf-8")
+    return libs
 
 
 def java(main: str, *arguments: str, jvm: Sequence[str] = ()) -> list[str]:

@@ -3,9 +3,8 @@
     python -m bench.spark [--quick] [--only NAME]... [--rounds N] [--json FILE] [--markdown FILE] [--work-dir DIR]
 
 Every figure stands beside Spark's own Kafka connector on the same broker, in the same session, measured in turn. Its
-jars are not part of PySpark: put them (spark-sql-kafka, spark-token-provider-kafka, kafka-clients, commons-pool2, all
-for the Spark in use) into a directory and name it in MARTLET_BENCH_KAFKA_JARS. Without them the other side is a Parquet
-file with the same rows, which says how much Spark can take at all, and nothing is judged.
+jars are not part of PySpark; Maven fetches them where it is installed. Without them the other side is a Parquet file
+with the same rows, which says how much Spark can take at all, and nothing is judged.
 
 Where the time goes is told by doing parts of the same work. Reading, without Spark and in one process: fetched only,
 and fetched and decoded into Arrow; a Spark task adds Arrow over a socket and the JVM making rows of it. Writing: Spark
@@ -13,12 +12,12 @@ handing the rows to Python, which drops them; and the rows published from Arrow 
 """
 
 import asyncio
-import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,9 +28,11 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 
 from bench.command import Suites, run_command
+from bench.peer_cache import Missing
 from bench.processes import BrokerProcess
 from bench.report import Figure, ratio_at_least, say
 from bench.rounds import Context, in_turn, settle
+from bench.spark_connector import connector_jars
 from martlet.base.ids import TopicPartition
 from martlet.client.addresses import parse_bootstrap
 from martlet.client.cluster import Cluster
@@ -45,15 +46,19 @@ from martlet.spark.session import start_session
 from martlet.spark.write_options import parse_write_options
 from martlet.spark.writers import MartletBatchWriter
 
-KAFKA_JARS: Final = "MARTLET_BENCH_KAFKA_JARS"
 GOAL: Final = 1.0
 _PARTITIONS: Final = 2
 _SIZES: Final = {100: 4_000_000, 1_000: 600_000}
 """Bytes of a value, and how many such messages are read or written in one round."""
 
 
+@cache
 def _jars() -> list[Path]:
-    return sorted(Path(os.environ[KAFKA_JARS]).glob("*.jar")) if os.environ.get(KAFKA_JARS) else []
+    try:
+        return connector_jars()
+    except Missing as error:
+        say(f"Spark's Kafka connector is missing: {error}")
+        return []
 
 
 def _session() -> SparkSession:
@@ -112,7 +117,7 @@ def _rate(work: Callable[[], object], count: int) -> float:
 
 
 def _beside() -> str:
-    return "beside Spark's Kafka connector" if _jars() else f"beside a Parquet file ({KAFKA_JARS} names no jars)"
+    return "beside Spark's Kafka connector" if _jars() else "beside a Parquet file"
 
 
 def measure_reading(context: Context) -> list[Figure]:
