@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bench.peer_cache import Missing
+from bench.spark_connector import connector_jars
 from pyspark.sql import SparkSession
 
 from martlet.spark.session import start_session
@@ -21,6 +23,26 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.log.level": "ERROR",
 }
+
+
+def _missing_connector() -> str | None:
+    """Why Spark's own Kafka connector cannot be had here; nothing of ours needs it."""
+    try:
+        connector_jars()
+    except Missing as missing:
+        return str(missing)
+    return None
+
+
+_MISSING_CONNECTOR = _missing_connector()
+collect_ignore = ["test_kafka_connector.py"] if _MISSING_CONNECTOR else []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _MISSING_CONNECTOR:
+        terminalreporter.write_line(
+            f"Left out, without Spark's Kafka connector: {collect_ignore}: {_MISSING_CONNECTOR}"
+        )
 
 
 @pytest.fixture(scope="session")

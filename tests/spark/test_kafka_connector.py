@@ -1,6 +1,6 @@
 """Spark's own Kafka connector against Martlet: batches, micro-batches and real-time mode, in a session of its own.
 
-Its jars are no part of PySpark: where neither they nor Maven can be had, there is nothing to test.
+Its jars are no part of PySpark: where Maven cannot fetch them, this file is left out (`conftest.py`).
 """
 
 import json
@@ -11,7 +11,6 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from bench.peer_cache import Missing
 from bench.spark_connector import connector_jars
 
 from tests.spark.conftest import SETTINGS
@@ -68,23 +67,15 @@ query.stop()
 """
 
 
-@pytest.fixture(scope="module")
-def jars() -> str:
-    try:
-        return ",".join(map(str, connector_jars()))
-    except Missing as missing:
-        pytest.skip(str(missing))
-
-
 class Copying:
     """A filled topic and an empty one, and sessions with the connector to copy one into the other."""
 
-    def __init__(self, topics: Topics, jars: str, checkpoint: str) -> None:
+    def __init__(self, topics: Topics, checkpoint: str) -> None:
         self.topics = topics
         self.source, self.target = topics.new(2), topics.new(2)
         topics.fill(self.source, COUNT, partitions=2)
         self._given = {
-            "settings": SETTINGS | {"spark.jars": jars},
+            "settings": SETTINGS | {"spark.jars": ",".join(map(str, connector_jars()))},
             "bootstrap": topics.bootstrap,
             "source": self.source,
             "target": self.target,
@@ -109,8 +100,8 @@ class Copying:
 
 
 @pytest.fixture
-def copying(topics: Topics, jars: str, checkpoint: str) -> Copying:
-    return Copying(topics, jars, checkpoint)
+def copying(topics: Topics, checkpoint: str) -> Copying:
+    return Copying(topics, checkpoint)
 
 
 @pytest.mark.timeout(2 * PATIENCE_SECONDS)
