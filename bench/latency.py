@@ -16,6 +16,7 @@ from bench.batches import build_values_batch, write_requests
 from bench.processes import BareProcess, BrokerProcess, ServerProcess, run_helper
 from bench.report import Figure, ratio_at_most, say
 from bench.rounds import Context, settle
+from bench.throughput import FLUSHES
 from bench.wire_client import FETCH_VERSION, fetch_body, fetch_frame, produce_answer_bytes
 from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.api_keys import ApiKey
@@ -53,17 +54,20 @@ class _Pair:
 
 def latency(context: Context) -> list[Figure]:
     """Both flush policies, both kinds of round trip."""
+    return [figure for flush in FLUSHES for figure in round_trips(context, flush)]
+
+
+def round_trips(context: Context, flush: str) -> list[Figure]:
     figures: list[Figure] = []
-    for flush in ("commit", "never"):
-        with context.directory(f"latency-{flush}") as directory, BrokerProcess(directory / "broker") as broker:
-            broker.start_and_wait()
-            load, delivery_bytes, next_offset = _prepare(broker, directory, flush)
-            options = {"sync": flush == "commit", "answer_bytes": produce_answer_bytes(_TOPIC)}
-            with BareProcess(directory / "bare", delivery_bytes=delivery_bytes, **options) as bare:
-                bare.start_and_wait()
-                pair = _Pair(broker, bare, load, next_offset)
-                for role, label in (("latency", "publish"), ("delivery", "delivery")):
-                    figures += _figures(context, pair, role, f"{label} round trip, flush={flush}")
+    with context.directory(f"latency-{flush}") as directory, BrokerProcess(directory / "broker") as broker:
+        broker.start_and_wait()
+        load, delivery_bytes, next_offset = _prepare(broker, directory, flush)
+        options = {"sync": flush == "commit", "answer_bytes": produce_answer_bytes(_TOPIC)}
+        with BareProcess(directory / "bare", delivery_bytes=delivery_bytes, **options) as bare:
+            bare.start_and_wait()
+            pair = _Pair(broker, bare, load, next_offset)
+            for role, label in (("latency", "publish"), ("delivery", "delivery")):
+                figures += _figures(context, pair, role, f"{label} round trip, flush={flush}")
     return figures
 
 

@@ -22,6 +22,8 @@ from bench.wire_client import produce_answer_bytes
 TOPIC: Final = "bulk"
 PUBLISH_TARGET: Final = 0.7
 CONSUME_TARGET: Final = 0.5
+FLUSHES: Final = ("commit", "never")
+_LABELS: Final = {1024: "1 KB", 100: "100 B"}
 _WARMUP_REQUESTS: Final = 40
 _ROUND_SECONDS_MAX: Final = 20.0
 _PUBLISH_IN_FLIGHT: Final = 5
@@ -64,12 +66,14 @@ def _with_spare(total_bytes: int) -> int:
 
 def bulk_publish(context: Context) -> list[Figure]:
     """1 KB and 100 B values, both ways of acknowledging."""
-    figures = []
-    for value_bytes, label in ((1024, "1 KB"), (100, "100 B")):
-        for flush in ("commit", "never"):
-            target = ratio_at_least(PUBLISH_TARGET) if value_bytes == 1024 else None
-            figures.append(_publish_figure(context, value_bytes, f"publish {label}, flush={flush}", flush, target))
-    return figures
+    return [
+        figure for value_bytes in (1024, 100) for flush in FLUSHES for figure in publish(context, value_bytes, flush)
+    ]
+
+
+def publish(context: Context, value_bytes: int, flush: str) -> list[Figure]:
+    target = ratio_at_least(PUBLISH_TARGET) if value_bytes == 1024 else None
+    return [_publish_figure(context, value_bytes, f"publish {_LABELS[value_bytes]}, flush={flush}", flush, target)]
 
 
 def _publish_figure(context: Context, value_bytes: int, name: str, flush: str, target: Target | None) -> Figure:
@@ -114,13 +118,12 @@ def _publish_figure(context: Context, value_bytes: int, name: str, flush: str, t
 
 def bulk_consume(context: Context) -> list[Figure]:
     """1 KB and 100 B values in fetches of 1 MB, and 1 KB in fetches of 8 MB."""
-    return [
-        *_consume_figures(context, 1024, "1 KB", (1 << 20, 8 << 20)),
-        *_consume_figures(context, 100, "100 B", (1 << 20,)),
-    ]
+    return [*consume(context, 1024), *consume(context, 100)]
 
 
-def _consume_figures(context: Context, value_bytes: int, label: str, sizes: tuple[int, ...]) -> list[Figure]:
+def consume(context: Context, value_bytes: int) -> list[Figure]:
+    label = _LABELS[value_bytes]
+    sizes = (1 << 20, 8 << 20) if value_bytes == 1024 else (1 << 20,)
     total_bytes = context.sized(900 * MEGABYTE, 40 * MEGABYTE)
     figures = []
     with context.directory("consume") as directory, BrokerProcess(directory) as process:
