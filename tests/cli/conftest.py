@@ -1,6 +1,7 @@
 """What the end-to-end tests of the command share: a real broker, and the command run against it."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
@@ -11,6 +12,12 @@ from tests.unit.cli.command_line import Ran
 from tests.unit.cli.command_line import martlet as run_martlet
 
 Martlet: TypeAlias = Callable[..., Ran]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c() -> None:
+    """A shell lets what it starts in the background ignore Ctrl-C, and commands started by the tests would inherit it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")
