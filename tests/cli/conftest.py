@@ -16,7 +16,7 @@ Martlet: TypeAlias = Callable[..., Ran]
 
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c() -> None:
-    """A shell lets what it starts in the background ignore Ctrl-C, and commands started by the tests would inherit it."""
+    """A shell lets what it starts in the background ignore Ctrl-C, which commands of the tests would inherit."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
