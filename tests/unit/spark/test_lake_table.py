@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -34,7 +35,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> LakeTable:
     return made
 
 
-def rows(numbers: Sequence[int], date: str = "2026-03-01") -> pa.RecordBatch:
+def rows(numbers: Sequence[int], date: str | None = "2026-03-01") -> pa.RecordBatch:
     at = datetime(2026, 3, 1, tzinfo=UTC)
     listed = [
         {"number": number, "at": at, "headers": [{"key": "a", "value": b"1"}], "date": date} for number in numbers
@@ -72,6 +73,36 @@ def test_two_queries_with_the_same_batch_number_are_two_batches(table: LakeTable
     assert table.commit(WRITER, 0, write(table, 0, rows([1])))
     assert table.commit("query-2", 0, write(table, 0, rows([2])))
     assert numbers(table) == [1, 2]
+
+
+@pytest.mark.parametrize("beside", [[], [2, 3]], ids=["alone", "beside others"])
+def test_rows_without_a_partition_value_are_kept_under_the_name_that_means_null(
+    table: LakeTable, beside: list[int]
+) -> None:
+    mixed = pa.Table.from_batches([rows([1], None), rows(beside), rows([4], None)]).combine_chunks().to_batches()
+    table.commit(WRITER, 0, write(table, 0, *mixed))
+    assert numbers(table) == sorted([1, 4, *beside])
+    dates = {file.partition["date"]: file for file in table.files()}
+    assert set(dates) == ({None, "2026-03-01"} if beside else {None})
+    assert dates[None].path.startswith("date=__HIVE_DEFAULT_PARTITION__/")
+    assert dates[None].rows == 2
+    for batch in range(1, 4):
+        table.commit(WRITER, batch, write(table, batch, rows([batch + 10], None)))
+    table.compact(files_min=2, target_bytes=1 << 20)
+    assert numbers(table) == sorted([1, 4, *beside, 11, 12, 13])
+    assert {file.partition["date"] for file in table.files()} == set(dates)
+
+
+def test_any_reader_of_the_layout_finds_null_where_there_was_no_partition_value(table: LakeTable) -> None:
+    table.commit(WRITER, 0, write(table, 0, rows([1], None), rows([2])))
+    if layout_of(table.path) == "delta":
+        found = deltalake.DeltaTable(table.path).to_pyarrow_table()
+    else:
+        found = pq.read_table(table.path)
+    assert sorted((row["number"], row["date"]) for row in found.select(["number", "date"]).to_pylist()) == [
+        (1, None),
+        (2, "2026-03-01"),
+    ]
 
 
 def test_files_that_were_not_committed_are_not_in_the_table(table: LakeTable) -> None:
@@ -115,6 +146,18 @@ def test_the_layout_of_a_directory_is_seen_from_what_is_in_it(table: LakeTable, 
     assert layout_of(str(tmp_path)) is None
     with pytest.raises(LakeError, match="there is no layout 'orc'; there are parquet and delta"):
         open_table(str(tmp_path), "orc")
+
+
+def test_partition_values_are_safe_in_paths(table: LakeTable) -> None:
+    for batch, value in enumerate(["../../etc/x=1", "a b", "50%"]):
+        table.commit(WRITER, batch, write(table, batch, rows([batch], value), rows([batch + 10], value)))
+        table.commit("again", batch, write(table, batch, rows([batch + 20], value)))
+    assert table.files()[0].path.startswith("date=..%2F..%2Fetc%2Fx%3D1/")
+    assert numbers(table) == [0, 1, 2, 10, 11, 12, 20, 21, 22]
+    table.commit("removal", 0, [], [file for file in table.files() if file.partition["date"] == "a b"])
+    table.compact(files_min=2, target_bytes=1 << 20)
+    assert numbers(table) == [0, 2, 10, 12, 20, 22]
+    assert {file.partition["date"] for file in table.files()} == {"../../etc/x=1", "50%"}
 
 
 # What only the Parquet layout has to care for itself.
@@ -214,13 +257,6 @@ def test_rows_that_break_off_leave_no_file(parquet: ParquetTable) -> None:
     with pytest.raises(RuntimeError, match="the source has gone"):
         writer.write_all(broken())
     assert listed(parquet) == []
-
-
-def test_partition_values_are_safe_in_paths(parquet: ParquetTable) -> None:
-    files = write(parquet, 0, rows([1], "../../etc/x=1"))
-    assert files[0].path.startswith("date=..%2F..%2Fetc%2Fx%3D1/")
-    parquet.commit(WRITER, 0, files)
-    assert numbers(parquet) == [1]
 
 
 def test_a_file_that_is_not_in_place_yet_is_neither_merged_nor_lost_by_a_compaction(

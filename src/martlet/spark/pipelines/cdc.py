@@ -95,7 +95,7 @@ def _rows_of(spark: SparkSession, table: LakeTable, files: Sequence[DataFile], c
     schema = StructType([StructField(KEY, BinaryType()), *columns.fields])
     if not files:
         return spark.createDataFrame([], StructType([*schema.fields, StructField(BUCKET, StringType())]))
-    by_bucket: dict[str, list[str]] = {}
+    by_bucket: dict[str | None, list[str]] = {}
     for file in files:
         by_bucket.setdefault(file.partition[BUCKET], []).append(table.location(file))
     frames = [

@@ -42,15 +42,17 @@ def read_archive(
     if layout is None:
         raise LakeError(f"{path} is no archive; `martlet pipeline run archive --to {path} …` makes one")
     table = open_table(path, layout)
-    days = [
-        file
-        for file in table.files()
-        if (since is None or file.partition[DATE] >= f"{since:%Y-%m-%d}")
-        and (until is None or file.partition[DATE] <= f"{until:%Y-%m-%d}")
-    ]
+    days = [file for file in table.files() if _may_hold(file.partition[DATE], since, until)]
     if not days:
         raise LakeError(f"the archive {path} has no messages of that time")
     return spark.read.parquet(*(table.location(file) for file in days))
+
+
+def _may_hold(day: str | None, since: datetime | None, until: datetime | None) -> bool:
+    """Whether a day can have messages between the moments; rows without a day are looked at one by one."""
+    if day is None:
+        return True
+    return (since is None or day >= f"{since:%Y-%m-%d}") and (until is None or day <= f"{until:%Y-%m-%d}")
 
 
 def select_messages(

@@ -2,7 +2,10 @@
 
 How it works: rows arrive as Arrow batches and go into one Parquet file per value of the partition column, whose values
 stand in the path (`date=2026-11-16/…`) and not in the file, as everywhere in the lake world. Files have random names,
-so that two attempts at one task never write the same one, and are on disk when they are told about.
+so that two attempts at one task never write the same one, and are on disk when they are told about. Rows without a
+value have a partition of their own, in the folder that Hive, Spark and others read as null.
+
+Invariants: (F1) the files hold as many rows as were given.
 
 Proved by: tests/unit/spark/test_lake_table.py.
 """
@@ -17,10 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from martlet.base.invariant import invariant
 from martlet.base.randomness import Randomness, SystemRandomness
 
 _ROW_GROUP_BYTES: Final = 64 << 20
 _COMPRESSION: Final = "zstd"
+_NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class DataFile:
     """Where it was written; differs from `path` as long as nobody may see it."""
     rows: int
     bytes: int
-    partition: Mapping[str, str]
+    partition: Mapping[str, str | None]
 
     def as_data(self) -> dict[str, Any]:
         return {
@@ -49,9 +54,12 @@ class DataFile:
         return cls(data["path"], data["staged"], data["rows"], data["bytes"], data["partition"])
 
 
-def partition_folder(partition: Mapping[str, str]) -> str:
+def partition_folder(partition: Mapping[str, str | None]) -> str:
     """`date=2026-11-16`, safe as a path whatever the value is."""
-    return "/".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in partition.items())
+    return "/".join(
+        f"{quote(name, safe='')}={_NULL_FOLDER if value is None else quote(value, safe='')}"
+        for name, value in partition.items()
+    )
 
 
 class FilesWriter:
@@ -75,11 +83,15 @@ class FilesWriter:
 
     def write_all(self, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
         """Everything into files; what was begun is removed when the rows break off."""
+        given = 0
         try:
             for batch in batches:
                 if batch.num_rows:
                     self._write(batch)
-            return [file.close() for file in self._open.values()]
+                    given += batch.num_rows
+            files = [file.close() for file in self._open.values()]
+            invariant(sum(file.rows for file in files) == given, "F1: the files hold as many rows as were given")
+            return files
         except BaseException:
             for file in self._open.values():
                 file.discard()
@@ -93,12 +105,13 @@ class FilesWriter:
         rest = batch.drop_columns([self._partition_by])
         values = pc.unique(column).to_pylist()
         for value in values:
-            rows = rest if len(values) == 1 else rest.filter(pc.equal(column, value))
-            self._file(value).add(rows)
+            # Nothing equals null, not even null.
+            chosen = pc.is_null(column) if value is None else pc.equal(column, value)
+            self._file(value).add(rest if len(values) == 1 else rest.filter(chosen))
 
     def _file(self, value: str | None) -> "_OpenFile":
         if value not in self._open:
-            partition = {} if self._partition_by is None or value is None else {self._partition_by: value}
+            partition = {} if self._partition_by is None else {self._partition_by: value}
             name = f"{self._prefix}-{self._randomness.token(8).hex()}.parquet"
             path = "/".join(part for part in (partition_folder(partition), name) if part)
             staged = path if self._staging is None else f"{self._staging}/{path}"
@@ -109,7 +122,7 @@ class FilesWriter:
 class _OpenFile:
     """A file being written; small batches are gathered into row groups that are worth reading."""
 
-    def __init__(self, root: str, path: str, staged: str, partition: Mapping[str, str]) -> None:
+    def __init__(self, root: str, path: str, staged: str, partition: Mapping[str, str | None]) -> None:
         self._place = os.path.join(root, staged)
         self._told = (path, staged, partition)
         self._waiting: list[pa.RecordBatch] = []

@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -84,11 +85,12 @@ class DeltaLakeTable:
         actions = pa.table(table.get_add_actions()).to_pylist()
         found = [
             DataFile(
-                action["path"],
-                action["path"],
+                # Delta's log holds paths as addresses, in which what quotes a partition's value is quoted once more.
+                unquote(action["path"]),
+                unquote(action["path"]),
                 action["num_records"] or 0,
                 action["size_bytes"],
-                {name: str(value) for name, value in (action.get("partition") or {}).items()},
+                {name: _as_text(value) for name, value in (action.get("partition") or {}).items()},
             )
             for action in actions
         ]
@@ -120,6 +122,10 @@ class DeltaLakeTable:
     def _last_batch(self, table: DeltaTable, writer: str) -> int:
         last = table.transaction_version(writer)
         return -1 if last is None else last
+
+
+def _as_text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def _columns(schema: Schema) -> list[tuple[str, str]]:
