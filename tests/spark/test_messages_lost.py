@@ -1,5 +1,7 @@
 """What is gone is never passed over in silence: retention, deleted and recreated topics, each with a clear sentence."""
 
+import time
+
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -10,8 +12,9 @@ from martlet.spark.failures import MessagesLost
 from martlet.spark.range_reading import read_range
 from martlet.spark.ranges import OffsetRange
 from martlet.spark.read_options import parse_read_options
+from martlet.spark.stream_offsets import OffsetsByTopic
 from martlet.spark.stream_reader import MartletStreamReader
-from tests.spark.frames import Collected, by_partition, stream_frame
+from tests.spark.frames import Collected, by_partition, stream_frame, wait_until
 from tests.spark.topics import Topics
 
 ALL = ReadAllAvailable()
@@ -19,6 +22,11 @@ ALL = ReadAllAvailable()
 
 def reader(topics: Topics, **options: str) -> MartletStreamReader:
     return MartletStreamReader(parse_read_options({"bootstrap": topics.bootstrap, **options}, streaming=True))
+
+
+def ask_until_it_changes(stream: MartletStreamReader, start: OffsetsByTopic) -> None:
+    for _ in range(30):
+        assert stream.latestOffset(start, ALL) == start
 
 
 def test_retention_that_ran_ahead_stops_the_stream_and_says_what_to_do(
@@ -52,6 +60,75 @@ def test_a_deleted_topic_stops_the_stream(topics: Topics) -> None:
         again.latestOffset(start, ALL)
     careless = reader(topics, subscribe=f"{name},{other}", failOnDataLoss="false")
     assert name not in careless.latestOffset(start, ALL)
+
+
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_a_running_stream_whose_topic_is_deleted_stops_with_the_sentence_and_soon(
+    spark: SparkSession, topics: Topics, checkpoint: str, made_anew: bool
+) -> None:
+    name = topics.new()
+    topics.fill(name, 5)
+    collected = Collected()
+    frame = stream_frame(spark, topics.bootstrap, {"subscribe": name, "startingOffsets": "earliest"})
+    query = collected.start(frame, checkpoint)
+    wait_until(lambda: len(collected.rows) == 5, query)
+    deleted_at = time.monotonic()
+    topics.delete(name)
+    if made_anew:
+        topics.new(name=name)
+        topics.fill(name, 8)
+    with pytest.raises(StreamingQueryException) as caught:
+        query.awaitTermination(60)
+    assert time.monotonic() - deleted_at < 30
+    said = f"topic '{name}' was deleted and made anew" if made_anew else f"topic '{name}' was being read and is not"
+    assert said in str(caught.value)
+    assert len(collected.rows) == 5
+
+
+def test_a_topic_that_vanishes_while_an_idle_stream_waits_is_missed_at_the_second_look(topics: Topics) -> None:
+    for made_anew in (False, True):
+        name = topics.new()
+        topics.fill(name, 5)
+        stream = reader(topics, subscribe=name, startingOffsets="earliest")
+        start = stream.latestOffset(stream.initialOffset(), ALL)
+        assert stream.latestOffset(start, ALL) == start
+        topics.delete(name)
+        if made_anew:
+            # More than there was: by offsets alone the new messages would go on where the old ones ended.
+            topics.new(name=name)
+            topics.fill(name, 8)
+        with pytest.raises(MessagesLost, match="made anew" if made_anew else "is not there any more"):
+            ask_until_it_changes(stream, start)
+
+
+def test_a_micro_batch_of_a_topic_that_is_gone_says_so_soon(topics: Topics) -> None:
+    name = topics.new()
+    topics.fill(name, 5)
+    stream = reader(topics, subscribe=name, startingOffsets="earliest")
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ALL)
+    topics.delete(name)
+    begun_at = time.monotonic()
+    with pytest.raises(MessagesLost, match=f"topic '{name}' was being read and is not there any more"):
+        reader(topics, subscribe=name).partitions(start, end)
+    assert time.monotonic() - begun_at < 20
+    assert reader(topics, subscribe=name, failOnDataLoss="false").partitions(start, end) == []
+
+
+def test_a_partition_no_longer_assigned_stops_the_stream_or_keeps_its_place(topics: Topics) -> None:
+    name = topics.new(2)
+    topics.fill(name, 10, partitions=2)
+    both = f'{{"{name}": [0, 1]}}'
+    stream = reader(topics, assign=both, startingOffsets="earliest")
+    start = stream.latestOffset(stream.initialOffset(), ALL)
+    with pytest.raises(MessagesLost, match=f"{name}-1 was being read and is not there any more, or no longer assigned"):
+        reader(topics, assign=f'{{"{name}": [0]}}').latestOffset(start, ALL)
+    careless = reader(topics, assign=f'{{"{name}": [0]}}', failOnDataLoss="false")
+    topics.fill(name, 2, partitions=2)
+    end = careless.latestOffset(start, ALL)
+    assert careless.partitions(start, end) == [OffsetRange(TopicPartition(name, 0), 5, 6)]
+    again = reader(topics, assign=both)
+    assert again.partitions(end, again.latestOffset(end, ALL)) == [OffsetRange(TopicPartition(name, 1), 5, 6)]
 
 
 def test_a_topic_made_anew_is_not_taken_for_the_old_one(topics: Topics) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from martlet.base.ids import TopicPartition
+from martlet.spark.stream_offsets import StreamOffsets
 
 _WAYS_OUT = "start anew with a new checkpoint location, or set failOnDataLoss to false to go on without what is gone"
 
@@ -28,6 +29,12 @@ def topics_gone(topics: Iterable[str]) -> str:
     return f"topic {names} was being read and is not there any more, or no longer subscribed to; {_WAYS_OUT}"
 
 
+def partitions_gone(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions that were being read are not there any more, though their topic is."""
+    names = ", ".join(str(partition) for partition in sorted(partitions))
+    return f"{names} was being read and is not there any more, or no longer assigned; {_WAYS_OUT}"
+
+
 def topics_made_anew(topics: Iterable[str]) -> str:
     """Topics that were being read have been deleted, and others have their names."""
     names = ", ".join(repr(topic) for topic in sorted(topics))
@@ -35,3 +42,28 @@ def topics_made_anew(topics: Iterable[str]) -> str:
         f"topic {names} was deleted and made anew since the last micro-batch, so its messages are others; "
         f"{_WAYS_OUT} (the new topic is then read from its start)"
     )
+
+
+def losses_since(start: StreamOffsets, latest: StreamOffsets) -> list[str]:
+    """What a stream that stands at `start` has lost, by where its partitions end now; no sentence, no loss."""
+    losses = losses_within(start, latest)
+    lost = start.made_anew(latest)
+    unseen = [
+        partition
+        for partition in start.positions
+        if partition not in latest.positions and partition.topic in latest.topics and partition.topic not in lost
+    ]
+    if unseen:
+        losses.append(partitions_gone(unseen))
+    for partition, position in start.positions.items():
+        end = latest.positions.get(partition)
+        if end is not None and partition.topic not in lost and position > end:
+            losses.append(messages_gone(partition, position, position, range(end)))
+    return losses
+
+
+def losses_within(known: StreamOffsets, there: StreamOffsets) -> list[str]:
+    """Which topics of those known are gone, or others under the same names."""
+    gone, anew = known.topics - there.topics, known.made_anew(there)
+    losses = [topics_gone(gone)] if gone else []
+    return [*losses, topics_made_anew(anew)] if anew else losses

@@ -61,6 +61,19 @@ class StreamOffsets:
         both = self.positions.keys() & other.positions.keys()
         return StreamOffsets({p: min(self.positions[p], other.positions[p]) for p in both}, other.topic_ids)
 
+    def with_unseen_of(self, start: "StreamOffsets") -> "StreamOffsets":
+        """These offsets, and those of partitions that the start has of the same topics and that are not here.
+
+        A topic never loses a partition, so one that is not seen may come back, and must not be read from its beginning.
+        """
+        anew = start.made_anew(self)
+        unseen = {
+            partition: at
+            for partition, at in start.positions.items()
+            if partition not in self.positions and partition.topic in self.topics and partition.topic not in anew
+        }
+        return StreamOffsets({**unseen, **self.positions}, self.topic_ids) if unseen else self
+
     def made_anew(self, other: "StreamOffsets") -> set[str]:
         """Topics that both name, but that have another id in the other."""
         return {

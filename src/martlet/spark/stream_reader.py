@@ -20,7 +20,7 @@ Proved by: tests/spark/test_stream_reading.py, tests/spark/test_messages_lost.py
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ from martlet.spark.admission import Patience, admit, waiting
 from martlet.spark.blocking import loop_of_process
 from martlet.spark.failures import MessagesLost
 from martlet.spark.group_progress import GroupProgress
-from martlet.spark.loss import messages_gone, topics_gone, topics_made_anew
+from martlet.spark.loss import losses_since, losses_within
 from martlet.spark.planning import (
     FIRST_CONTACT_MS,
     check_all_there,
@@ -57,11 +57,13 @@ from martlet.spark.range_reading import read_range
 from martlet.spark.ranges import OffsetRange, split_ranges
 from martlet.spark.read_options import ReadOptions
 from martlet.spark.stream_offsets import OffsetsByTopic, StreamOffsets
+from martlet.spark.subscription import NamedTopics
+from martlet.spark.topic_watch import TopicWatch
 
 logger = logging.getLogger(__name__)
 
-_TOPICS_AGE_MS: Final = 1_000
-"""How soon new partitions and topics are noticed."""
+_SECOND_LOOK_MS: Final = 1_000
+"""How long after something was not found it is looked for again, before it is believed to be gone."""
 _IDLE_WAIT_MS: Final = 100
 """How long to wait for a message when there is none; Spark would ask again at once."""
 
@@ -123,9 +125,9 @@ class _StreamPlanner:
         self._loop = loop_of_process()
         self._clock = SystemClock()
         self._cluster: Cluster | None = None
-        self._topics_at_ms = 0
-        self._partitions: list[TopicPartition] = []
-        self._topic_ids: dict[str, str] = {}
+        self._topics = TopicWatch(options.subscription, self._clock)
+        self._believed_gone: set[TopicPartition] = set()
+        self._told: set[str] = set()
         self._target: StreamOffsets | None = None
         self._patience = Patience(options.min_offsets or 0, options.trigger_delay_ms_max)
         self._progress = GroupProgress(options.group)
@@ -166,54 +168,66 @@ class _StreamPlanner:
     async def _latest(self, *, look_anew: bool = False) -> StreamOffsets:
         """Where the log of every subscribed partition ends now."""
         cluster = await self._connected()
-        now_ms = self._clock.monotonic_ms()
-        if look_anew or now_ms - self._topics_at_ms > _TOPICS_AGE_MS:
-            topics = await subscribed_topics(cluster, self._options.subscription)
-            self._partitions = subscribed_partitions(topics, self._options.subscription)
-            self._topic_ids = topic_ids(topics)
-            self._topics_at_ms = now_ms
-        found = await list_offsets(
-            cluster, dict.fromkeys(self._partitions, LATEST), read_committed=self._options.read_committed
-        )
-        self.latest_known = StreamOffsets({p: at.offset for p, at in found.items()}, self._topic_ids)
-        return self.latest_known
+        if look_anew or self._topics.is_old:
+            await self._topics.look(cluster)
+        while True:
+            wanted = dict.fromkeys(self._topics.partitions, LATEST)
+            found = await self._topics.unless_changed(
+                cluster, list_offsets(cluster, wanted, read_committed=self._options.read_committed)
+            )
+            if found is not None:
+                self.latest_known = StreamOffsets({p: at.offset for p, at in found.items()}, self._topics.ids)
+                return self.latest_known
+
+    async def _latest_after(self, start: StreamOffsets) -> StreamOffsets:
+        """The same, as a micro-batch from `start` on may rely on it (I2).
+
+        What is not found is looked for a second time: a broker that has not heard of it yet gives the same answer as
+        one that knows it gone. And ends belong to the topics we know only if these are still the same afterwards.
+        """
+        latest = await self._latest()
+        missing = start.positions.keys() - latest.positions.keys()
+        if missing - self._believed_gone:
+            await asyncio.sleep(_SECOND_LOOK_MS / 1000)
+            latest = await self._latest(look_anew=True)
+            self._believed_gone = set(start.positions.keys() - latest.positions.keys())
+        elif waiting(start.positions, latest.positions) and await self._topics.look(await self._connected()):
+            latest = await self._latest()
+        return latest
 
     async def _commit_progress(self, start: StreamOffsets) -> None:
         await self._progress.processed(await self._connected(), start.positions)
 
     async def _end_of_next(self, start: StreamOffsets, limit: ReadLimit) -> StreamOffsets:
-        newest = await self._latest()
-        latest = newest if self._target is None else self._target.at_most(newest)
+        newest = await self._latest_after(start)
         begin = self._begin(start, newest)
-        if self._target is None and waiting(begin, latest.positions) == 0 and latest.positions:
-            await self._wait_for_message(latest)
-            latest = await self._latest()
+        if self._target is None and waiting(begin, newest.positions) == 0 and newest.positions:
+            await self._wait_for_message(newest)
+            newest = await self._latest_after(start)
+            begin = self._begin(start, newest)
+        latest = newest if self._target is None else self._target.at_most(newest)
         available = waiting(begin, latest.positions)
         may_wait = self._target is None and not isinstance(limit, ReadAllAvailable)
         if may_wait and self._patience.holds_back(available, self._clock.monotonic_ms()):
             return start
         if isinstance(limit, ReadMaxRows):
-            return StreamOffsets(admit(begin, latest.positions, limit.max_rows), latest.topic_ids)
-        return latest
+            latest = StreamOffsets(admit(begin, latest.positions, limit.max_rows), latest.topic_ids)
+        return latest.with_unseen_of(start)
 
     def _begin(self, start: StreamOffsets, latest: StreamOffsets) -> dict[TopicPartition, int]:
         """Where the next micro-batch begins, after a look at whether what we come from is still there (I2)."""
-        gone = start.topics - latest.topics
+        self._lose(losses_since(start, latest))
         anew = start.made_anew(latest)
-        losses = []
-        if gone:
-            losses.append(topics_gone(gone))
-        if anew:
-            losses.append(topics_made_anew(anew))
-        for partition, position in start.positions.items():
-            end = latest.positions.get(partition)
-            if end is not None and partition.topic not in anew and position > end:
-                losses.append(messages_gone(partition, position, position, range(end)))
+        return {partition: at for partition, at in start.positions.items() if partition.topic not in anew}
+
+    def _lose(self, losses: Sequence[str]) -> None:
+        """Stop, or go on if that was allowed; then each loss is told once."""
         if losses and self._options.fail_on_data_loss:
             raise MessagesLost("; ".join(losses))
         for loss in losses:
-            logger.warning("%s; failOnDataLoss is false, so the stream goes on", loss)
-        return {partition: at for partition, at in start.positions.items() if partition.topic not in anew}
+            if loss not in self._told:
+                self._told.add(loss)
+                logger.warning("%s; failOnDataLoss is false, so the stream goes on", loss)
 
     async def _wait_for_message(self, latest: StreamOffsets) -> None:
         """Ask the brokers to answer when there is something, so that an idle stream is not a busy one."""
@@ -229,8 +243,19 @@ class _StreamPlanner:
                 await asyncio.sleep(max(0.0, _IDLE_WAIT_MS - spent_ms) / 1000)
 
     async def _ranges(self, start: StreamOffsets, end: StreamOffsets) -> list[OffsetRange]:
+        cluster = await self._connected()
         ranges = ranges_between(start, end)
-        still = await ranges_still_held(
-            await self._connected(), ranges, fail_on_data_loss=self._options.fail_on_data_loss
-        )
-        return split_ranges(still, pieces_min=self._options.pieces_min, piece_max=self._options.piece_max)
+        covered = StreamOffsets({wanted.partition: wanted.end for wanted in ranges}, end.topic_ids)
+        # Those of the micro-batch, subscribed to or not: after a restart the subscription may be another (I1).
+        topics = TopicWatch(NamedTopics(tuple(sorted(covered.topics))), self._clock)
+        await topics.look(cluster)
+        while True:
+            there = StreamOffsets(dict.fromkeys(topics.partitions, 0), topics.ids)
+            self._lose(losses_within(covered, there))
+            lost = (covered.topics - there.topics) | covered.made_anew(there)
+            ranges = [wanted for wanted in ranges if wanted.partition.topic not in lost]
+            still = await topics.unless_changed(
+                cluster, ranges_still_held(cluster, ranges, fail_on_data_loss=self._options.fail_on_data_loss)
+            )
+            if still is not None:
+                return split_ranges(still, pieces_min=self._options.pieces_min, piece_max=self._options.piece_max)

@@ -29,6 +29,14 @@ def test_a_topic_with_another_id_was_made_anew() -> None:
     assert old.made_anew(StreamOffsets({A0: 5})) == set(), "a broker without topic ids is believed"
 
 
+def test_a_partition_that_is_not_seen_keeps_its_place_as_long_as_its_topic_is_the_same() -> None:
+    start = StreamOffsets({A0: 5, A1: 7, B0: 1}, {"a": "x", "b": "z"})
+    seen = StreamOffsets({A0: 6}, {"a": "x"})
+    assert seen.with_unseen_of(start) == StreamOffsets({A0: 6, A1: 7}, {"a": "x"})
+    anew = StreamOffsets({A0: 6}, {"a": "y"})
+    assert anew.with_unseen_of(start) == anew
+
+
 def test_a_target_is_cut_to_what_is_still_there() -> None:
     target = StreamOffsets({A0: 5, A1: 9, B0: 3}, {"a": "x", "b": "y"})
     assert target.at_most(StreamOffsets({A0: 7, A1: 2}, {"a": "x"})) == StreamOffsets({A0: 5, A1: 2}, {"a": "x"})
