@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from martlet.spark.pipelines.lake import parquet_table
-from martlet.spark.pipelines.lake.data_file import DataFile, FilesWriter
+from martlet.spark.pipelines.lake.data_file import DataFile, FilesWriter, staging_folder
 from martlet.spark.pipelines.lake.parquet_table import ParquetTable
 from martlet.spark.pipelines.lake.table import LakeError, LakeTable, layout_of, open_table
 
@@ -45,7 +45,7 @@ def rows(numbers: Sequence[int], date: str | None = "2026-03-01") -> pa.RecordBa
 
 def write(table: LakeTable, batch: int, *batches: pa.RecordBatch) -> list[DataFile]:
     """What tasks do."""
-    staging = table.staging(WRITER, batch)
+    staging = staging_folder(WRITER, batch) if table.stages_files else None
     writer = FilesWriter(table.path, staging=staging, partition_by="date", prefix=f"batch-{batch}")
     return writer.write_all(batches)
 

@@ -23,6 +23,8 @@ import pyarrow.parquet as pq
 from martlet.base.invariant import invariant
 from martlet.base.randomness import Randomness, SystemRandomness
 
+STAGING_FOLDER: Final = "_staging"
+
 _ROW_GROUP_BYTES: Final = 64 << 20
 _COMPRESSION: Final = "zstd"
 _NULL_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -60,6 +62,11 @@ def partition_folder(partition: Mapping[str, str | None]) -> str:
         f"{quote(name, safe='')}={_NULL_FOLDER if value is None else quote(value, safe='')}"
         for name, value in partition.items()
     )
+
+
+def staging_folder(writer: str, batch: int) -> str:
+    """Where files of a batch wait, below a table that keeps them out of sight until they are committed."""
+    return f"{STAGING_FOLDER}/{writer}/{batch}"
 
 
 class FilesWriter:

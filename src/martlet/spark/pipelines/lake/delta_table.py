@@ -31,9 +31,8 @@ class DeltaLakeTable:
 
     def __init__(self, path: str) -> None:
         self.path = path
-
-    def staging(self, writer: str, batch: int) -> None:
-        """Delta's readers go by the log: files may lie at their final places before they count."""
+        # Delta's readers go by the log: files may lie at their final places before they count.
+        self.stages_files = False
 
     def prepare(self, schema: pa.Schema, partition_by: str | None) -> None:
         table = self._table()

@@ -30,11 +30,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from martlet.base.randomness import SystemRandomness
-from martlet.spark.pipelines.lake.data_file import DataFile, FilesWriter, flush_to_disk
+from martlet.spark.pipelines.lake.data_file import DataFile, FilesWriter, flush_to_disk, staging_folder
 from martlet.spark.pipelines.lake.table import LakeError
 
 LOG_FOLDER: Final = "_martlet_log"
-STAGING_FOLDER: Final = "_staging"
 COMPACTION: Final = "compaction"
 
 _UNFOLDED_BATCHES: Final = 10
@@ -66,12 +65,10 @@ class ParquetTable:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.stages_files = True
         self._entries = os.path.join(path, LOG_FOLDER, "entries")
         self._folded = os.path.join(path, LOG_FOLDER, "folded")
         self._columns = os.path.join(path, LOG_FOLDER, "columns.json")
-
-    def staging(self, writer: str, batch: int) -> str:
-        return f"{STAGING_FOLDER}/{writer}/{batch}"
 
     def prepare(self, schema: pa.Schema, partition_by: str | None) -> None:
         wanted = {
@@ -99,7 +96,7 @@ class ParquetTable:
             self._publish(entry)
         else:
             self.finish_commits()
-        shutil.rmtree(os.path.join(self.path, self.staging(writer, batch)), ignore_errors=True)
+        shutil.rmtree(os.path.join(self.path, staging_folder(writer, batch)), ignore_errors=True)
         return is_new
 
     def has_batch(self, writer: str, batch: int) -> bool:
@@ -144,7 +141,7 @@ class ParquetTable:
         numbers = [int(name.split(".")[1]) for name in os.listdir(self._entries) if name.startswith(f"{COMPACTION}.")]
         number = max([*numbers, self._read_log().last_batches.get(COMPACTION, -1)], default=-1) + 1
         writer = FilesWriter(
-            self.path, staging=self.staging(COMPACTION, number), partition_by=None, prefix=f"{COMPACTION}-{number}"
+            self.path, staging=staging_folder(COMPACTION, number), partition_by=None, prefix=f"{COMPACTION}-{number}"
         )
         merged = writer.write_all(self._rows(files))
         if sum(file.rows for file in merged) != sum(file.rows for file in files):

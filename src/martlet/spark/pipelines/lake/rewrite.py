@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from martlet.spark.pipelines.lake.data_file import DataFile, FilesWriter
+from martlet.spark.pipelines.lake.data_file import DataFile, FilesWriter, staging_folder
 from martlet.spark.pipelines.lake.table import LakeTable
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def rewrite_files(
 ) -> None:
     """Commit the rows in place of the files, under the writer's name and the batch's number."""
     table.prepare(to_arrow_schema(rows.schema, timezone="UTC"), partition_by)
-    path, staging = table.path, table.staging(writer, batch)
+    path, staging = table.path, staging_folder(writer, batch) if table.stages_files else None
 
     def write(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         import pyarrow as pa

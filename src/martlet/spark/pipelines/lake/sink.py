@@ -5,6 +5,7 @@ and `batch`, under which it is committed; `foreachBatch` passes those of its que
 
 Where each method runs: `streamWriter`, `writer` and `commit` in planner processes at the driver, each time in a new
 object; `write` in tasks. Nothing survives from `write` to `commit` but the messages, so these carry the writer's name.
+Tasks never open the table: executors need not have the packages that a layout's log is kept with.
 
 Invariant: the writer of a stream is Spark's query id, which is kept in the checkpoint. A name chosen by people would
 make a stream that starts anew skip its first batches without a word.
@@ -26,7 +27,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from martlet.spark.pipelines.lake.data_file import DataFile, FilesWriter
+from martlet.spark.pipelines.lake.data_file import DataFile, FilesWriter, staging_folder
 from martlet.spark.pipelines.lake.table import LakeError, LakeTable, open_table
 
 if TYPE_CHECKING:
@@ -70,16 +71,17 @@ class _TaskWriter:
         self._path = options["path"]
         self._layout = options.get("layout", "parquet")
         self._partition_by = options.get("partitionBy")
-        self._table().prepare(to_arrow_schema(schema, timezone="UTC"), self._partition_by)
+        table = self._table()
+        table.prepare(to_arrow_schema(schema, timezone="UTC"), self._partition_by)
+        self._stages_files = table.stages_files
 
     def _table(self) -> LakeTable:
         return open_table(self._path, self._layout)
 
     def _write_files(self, rows: "Iterator[pa.RecordBatch]", writer: str, batch: int) -> FilesWritten:
-        table = self._table()
         files = FilesWriter(
             self._path,
-            staging=table.staging(writer, batch),
+            staging=staging_folder(writer, batch) if self._stages_files else None,
             partition_by=self._partition_by,
             prefix=f"batch-{batch}",
         )

@@ -26,13 +26,11 @@ class LakeError(MartletError):
 
 
 class LakeTable(Protocol):
-    """A table in a directory. Tasks only take `staging` from it; everything else happens at the driver."""
+    """A table in a directory. Used at the driver only: tasks write files and know nothing of the table."""
 
     path: str
-
-    def staging(self, writer: str, batch: int) -> str | None:
-        """Where tasks put the files of a batch, relative to the table; None: at their final places."""
-        ...
+    stages_files: bool
+    """Whether tasks put files into the batch's `staging_folder`, and not at their final places."""
 
     def prepare(self, schema: "pa.Schema", partition_by: str | None) -> None:
         """Make the table if there is none; raises LakeError if there is one with other columns (L3)."""
