@@ -248,6 +248,86 @@ def test_a_fold_that_died_before_removing_the_old_entries_counts_nothing_twice(
     assert numbers(parquet) == list(range(12))
 
 
+def test_two_folds_with_a_kill_between_count_nothing_twice(
+    parquet: ParquetTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_table, "_FOLD_ENTRIES_MIN", 1)
+    entries = os.path.join(parquet.path, "_martlet_log", "entries")
+
+    def commit(batches: range) -> None:
+        for batch in batches:
+            old = [file for file in parquet.files() if f"batch-{batch - 1}-" in file.path]
+            parquet.commit(WRITER, batch, write(parquet, batch, rows([batch])), old)
+
+    commit(range(12))
+    unlink = os.unlink
+
+    def die(path: str) -> None:
+        if os.path.dirname(path) == entries and path.endswith(".json"):
+            raise OSError("killed")
+        unlink(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", die)
+        with pytest.raises(OSError, match="killed"):
+            parquet.compact(files_min=100, target_bytes=1 << 20)
+    assert len(os.listdir(entries)) == 12
+    assert numbers(parquet) == [11]
+    commit(range(12, 30))
+    assert numbers(parquet) == [29]
+    parquet.compact(files_min=100, target_bytes=1 << 20)
+    assert numbers(parquet) == listed(parquet) == [29]
+    assert len(os.listdir(entries)) == 10
+
+
+def test_a_reader_beside_one_who_commits_and_folds_finds_every_committed_row(
+    parquet: ParquetTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_table, "_FOLD_ENTRIES_MIN", 1)
+    for batch in range(12):
+        parquet.commit(WRITER, batch, write(parquet, batch, rows([batch])))
+    folder = os.path.join(parquet.path, "_martlet_log", "folded")
+    other = ParquetTable(parquet.path)
+    listdir, first = os.listdir, iter([True])
+
+    def fold_meanwhile(path: str) -> list[str]:
+        names = listdir(path)
+        if path == folder and next(first, False):
+            other.compact(files_min=100, target_bytes=1 << 20)
+        return names
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "listdir", fold_meanwhile)
+        assert numbers(parquet) == list(range(12))
+    assert listdir(folder) == ["0.json"]
+
+
+def test_a_fold_that_is_replaced_while_it_is_opened_hides_no_batch(
+    parquet: ParquetTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_table, "_FOLD_ENTRIES_MIN", 1)
+    folder = os.path.join(parquet.path, "_martlet_log", "folded")
+    other = ParquetTable(parquet.path)
+    for batch in range(12):
+        parquet.commit(WRITER, batch, write(parquet, batch, rows([batch])))
+    other.compact(files_min=100, target_bytes=1 << 20)
+    for batch in range(12, 14):
+        parquet.commit(WRITER, batch, write(parquet, batch, rows([batch])))
+    listdir, first = os.listdir, iter([True])
+
+    def fold_meanwhile(path: str) -> list[str]:
+        names = listdir(path)
+        if path == folder and next(first, False):
+            other.compact(files_min=100, target_bytes=1 << 20)
+        return names
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "listdir", fold_meanwhile)
+        assert not parquet.commit(WRITER, 3, write(parquet, 3, rows([3])))
+    assert listdir(folder) == ["1.json"]
+    assert numbers(parquet) == listed(parquet) == list(range(14))
+
+
 def test_rows_that_break_off_leave_no_file(parquet: ParquetTable) -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         yield rows([1])

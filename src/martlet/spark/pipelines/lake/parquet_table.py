@@ -191,25 +191,40 @@ class ParquetTable:
         return batch <= self._read_fold()[1].last_batches.get(writer, -1)
 
     def _read_fold(self) -> tuple[int, _Log]:
-        """The newest fold, with its number."""
-        numbers = [int(name.split(".")[0]) for name in _listed(self._folded) if name.endswith(".json")]
-        if not numbers:
-            return -1, _Log(-1, {}, {}, {}, frozenset(), [])
-        data = _read_json(os.path.join(self._folded, f"{max(numbers)}.json"))
-        adds, removes = ({file["path"]: DataFile.from_data(file) for file in data[key]} for key in ("adds", "removes"))
-        log = _Log(max(numbers), adds, removes, data["last_batches"], frozenset(data["covers"]), [])
-        return max(numbers), log
+        """The newest fold, with its number. A newer one may take it away between listing and reading."""
+        while True:
+            number = self._fold_number()
+            if number < 0:
+                return -1, _Log(-1, {}, {}, {}, frozenset(), [])
+            try:
+                data = _read_json(self._fold_place(number))
+            except FileNotFoundError:
+                continue
+            adds, removes = (
+                {file["path"]: DataFile.from_data(file) for file in data[key]} for key in ("adds", "removes")
+            )
+            return number, _Log(number, adds, removes, data["last_batches"], frozenset(data["covers"]), [])
+
+    def _fold_number(self) -> int:
+        return max(self._fold_numbers(), default=-1)
+
+    def _fold_numbers(self) -> list[int]:
+        return [int(name.split(".")[0]) for name in _listed(self._folded) if name.endswith(".json")]
+
+    def _fold_place(self, number: int) -> str:
+        return os.path.join(self._folded, f"{number}.json")
 
     def _read_log(self) -> _Log:
-        """A fold may take entries away between listing and reading them: then all is read again."""
+        """The fold and the entries of one moment: a fold made meanwhile takes entries away, then all is read again."""
         while True:
-            _, log = self._read_fold()
+            number, log = self._read_fold()
             names = [name for name in _listed(self._entries) if name.endswith(".json") and name not in log.covered]
             try:
                 entries = [self._read_entry(name) for name in sorted(names, key=_entry_order)]
             except FileNotFoundError:
                 continue
-            return log._replace(entries=entries)
+            if self._fold_number() == number:
+                return log._replace(entries=entries)
 
     def _read_entry(self, name: str) -> _Entry:
         data = _read_json(os.path.join(self._entries, name))
@@ -218,6 +233,7 @@ class ParquetTable:
     def _fold(self) -> None:
         """Put old entries into one file, so that reading the log stays quick in a table of many batches."""
         log = self._read_log()
+        self._remove_covered(log)
         newest: dict[str, int] = {}
         for entry in log.entries:
             writer, batch = _entry_order(entry.name)
@@ -242,11 +258,22 @@ class ParquetTable:
             "last_batches": last,
             "covers": [entry.name for entry in old],
         }
-        if self._create(os.path.join(self._folded, f"{log.fold_number + 1}.json"), content):
-            for entry in old:
-                os.unlink(os.path.join(self._entries, entry.name))
+        if self._create(self._fold_place(log.fold_number + 1), content):
+            self._remove_covered(self._read_fold()[1])
+
+    def _remove_covered(self, log: _Log) -> None:
+        """Remove the entries that a fold stands for, and older folds.
+
+        A fold that was killed has left its own; they are gone for good before the next one, which does not name them.
+        """
+        for name in log.covered:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(self._folded, f"{log.fold_number}.json"))
+                os.unlink(os.path.join(self._entries, name))
+        for number in self._fold_numbers():
+            if number < log.fold_number:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._fold_place(number))
+        flush_to_disk(self._entries)
 
 
 def _entry_name(writer: str, batch: int) -> str:
