@@ -299,7 +299,8 @@ class ReplicatedPartition:
         self.next_incarnation += 1
         broker.running = True
         broker.seen = None
-        record = BrokerRecord(broker.id, broker.incarnation, clean_since=since)
+        # The copy survives every restart, be it without its tail: no disk is lost here.
+        record = BrokerRecord(broker.id, broker.incarnation, clean_since=since, same_logs_since=_NEVER_STARTED)
         broker.clean_since = since
         self.live[broker.id] = record
         self._note(f"{broker.id} starts as {broker.incarnation}{' clean' if clean else ''}")

@@ -25,6 +25,7 @@ from martlet.cluster.liveness import BrokerStates, FencingGuard, read_states
 from martlet.cluster.partition_moves import decide_replication_factor, held_by, plan_drain, plan_removal
 from martlet.cluster.partition_plans import Decision, plan_partitions
 from martlet.cluster.reassignment import decide_wish, is_moving
+from martlet.cluster.records import BrokerRecord
 from martlet.cluster.replica_decisions import live_member
 from martlet.cluster.store import CommitPlan
 from tests.unit.cluster.controlled_cluster import ControlledCluster
@@ -44,12 +45,14 @@ class Controllers(RuleBasedStateMachine):
 
     @initialize(
         racks=st.lists(st.sampled_from(_RACKS), min_size=2, max_size=6),
-        topics=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 3), st.booleans()), min_size=1, max_size=3),
+        topics=st.lists(
+            st.tuples(st.integers(1, 6), st.integers(1, 3), st.integers(1, 2), st.booleans()), min_size=1, max_size=3
+        ),
     )
-    def make(self, racks: list[str], topics: list[tuple[int, int, bool]]) -> None:
+    def make(self, racks: list[str], topics: list[tuple[int, int, int, bool]]) -> None:
         self.cluster = ControlledCluster(dict(enumerate(racks, 1)))
-        for number, (partitions, factor, unclean) in enumerate(topics):
-            configs = {"min.insync.replicas": "2", "unclean.leader.election.enable": str(unclean).lower()}
+        for number, (partitions, factor, minimum, unclean) in enumerate(topics):
+            configs = {"min.insync.replicas": str(minimum), "unclean.leader.election.enable": str(unclean).lower()}
             self.cluster.place_topic(f"t{number}", partitions, min(factor, len(racks)), configs)
         self.old_image = self.cluster.snapshot()
 
@@ -61,9 +64,9 @@ class Controllers(RuleBasedStateMachine):
     def a_broker_dies(self, number: int) -> None:
         self.cluster.stop(self._pick(number))
 
-    @rule(number=st.integers(0, 5), clean=st.booleans())
-    def a_broker_starts(self, number: int, clean: bool) -> None:
-        self.cluster.start(self._pick(number), clean=clean)
+    @rule(number=st.integers(0, 5), clean=st.booleans(), same_logs=st.booleans())
+    def a_broker_starts(self, number: int, clean: bool, same_logs: bool) -> None:
+        self.cluster.start(self._pick(number), clean=clean, same_logs=same_logs)
 
     @rule(number=st.integers(0, 5))
     def a_lease_runs_out(self, number: int) -> None:
@@ -109,9 +112,16 @@ class Controllers(RuleBasedStateMachine):
         topic = self.cluster.image.topic(decision.topic)
         assert topic is not None
         if decision.is_unclean:
-            holders = {entry.broker for entry in (*decision.before.isr, *decision.before.elr)}
-            assert topic.configs["unclean.leader.election.enable"] == "true" or holders == {after.leader}
+            is_allowed = topic.configs["unclean.leader.election.enable"] == "true"
+            assert is_allowed or self._is_last_holder(decision), f"the topic does not allow it: {decision}"
             assert complete == {None}, f"somebody complete was passed over: {decision}"
+
+    def _is_last_holder(self, decision: Decision) -> bool:
+        before, leader = decision.before, decision.after.leader
+        assert leader is not None
+        entries = (*before.isr, *before.elr)
+        has_logs = all(entry.incarnation in self.cluster.logs_of[leader] for entry in entries)
+        return {entry.broker for entry in entries} == {leader} and (has_logs or before.replicas == (leader,))
 
     @rule()
     def the_old_image_is_renewed(self) -> None:
@@ -209,7 +219,11 @@ def electing_whoever_is_waited_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def unclean_while_somebody_complete_may_return(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(controller_decisions, "sole_holder", lambda partition: partition.replicas[0])
+    patch.setattr(controller_decisions, "last_holder", lambda partition, alive: alive.get(partition.replicas[0]))
+
+
+def the_last_holder_leads_with_an_empty_disk(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BrokerRecord, "has_logs_of", lambda self, incarnation: True)
 
 
 def entries_without_incarnation(patch: pytest.MonkeyPatch) -> None:
@@ -239,6 +253,7 @@ def no_elections(patch: pytest.MonkeyPatch) -> None:
         no_look_at_the_partition,
         electing_whoever_is_waited_for,
         unclean_while_somebody_complete_may_return,
+        the_last_holder_leads_with_an_empty_disk,
         entries_without_incarnation,
         ending_moves_early,
         moves_that_never_end,

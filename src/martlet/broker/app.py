@@ -227,7 +227,8 @@ class BrokerApp:
             endpoints=[Endpoint(_KAFKA_LISTENER, host, address.port)],
             rack=settings.rack or None,
         )
-        me = await membership.join(registration, LogsFound(clean=logs.started_clean, whole=logs.started_whole))
+        found = LogsFound(clean=logs.started_clean, whole=logs.started_whole, kept=logs.started_kept)
+        me = await membership.join(registration, found)
         logs.loss_is_known()
         await membership.start()
         return me

@@ -63,6 +63,8 @@ class Registration:
     boot_id: str = ""
     clean: bool = False
     """Whether it is proven that the log of the process before lost nothing."""
+    same_logs: bool = False
+    """Whether it has the log directory of the process before, which lost at most what was not flushed."""
     predecessor: Incarnation | None = None
     """Of which process that is proven, if it is known; when another one has come between, nothing is proven."""
     attempt: str = ""
@@ -103,6 +105,7 @@ def plan_registration(
         endpoints=tuple(registration.endpoints),
         rack=registration.rack,
         clean_since=_clean_since(before, registration),
+        same_logs_since=_same_logs_since(before, registration),
         boot_id=registration.boot_id,
         started_at_ms=now_ms,
         attempt=registration.attempt,
@@ -127,11 +130,21 @@ def is_registered_as(registration: Registration, broker: Entry | None) -> bool:
 
 def _clean_since(before: BrokerRecord | None, registration: Registration) -> Incarnation | None:
     """A chain of clean restarts is as good as one, so that two quick ones do not cost a replica its place."""
-    if before is None or not registration.clean:
-        return None
-    if registration.predecessor not in (None, before.incarnation):
+    if before is None or not registration.clean or not _follows(before, registration):
         return None
     return before.incarnation if before.clean_since is None else before.clean_since
+
+
+def _same_logs_since(before: BrokerRecord | None, registration: Registration) -> Incarnation | None:
+    """A chain like the one of clean restarts: one start with an empty disk in between ends it."""
+    has_logs = registration.same_logs or registration.clean
+    if before is None or not has_logs or not _follows(before, registration):
+        return None
+    return before.incarnation if before.same_logs_since is None else before.same_logs_since
+
+
+def _follows(before: BrokerRecord, registration: Registration) -> bool:
+    return registration.predecessor in (None, before.incarnation)
 
 
 def needs_own_election(partition: PartitionRecord, broker: BrokerRecord) -> bool:

@@ -5,15 +5,17 @@ commits. The controller has no knowledge of its own and no power but compare-and
 
 How it works: each partition is looked at by itself. If the process that leads is gone, somebody in sync and alive is
 elected, else somebody eligible, else nobody, until a candidate returns. Somebody who may lack something is elected only
-where the topic allows it and no complete one is being waited for, or where nobody else was ever complete. If the leader
-stays, members that are gone, or whose process was replaced by one that does not vouch for them, leave the in-sync set.
-A broker that is leaving hands its leaderships to others first. A missing broker that is still waited for (see
-`liveness.py`) keeps what it has and gets nothing new. Last, leaderships go back to the first replica of each partition
-when too many have strayed.
+where the topic allows it and no complete one is being waited for, or where it alone was complete and has the very logs
+of then, perhaps without what a power loss took. A last holder with an empty or damaged disk is not: others would cut
+off what they still have. If the leader stays, members that are gone, or whose process was replaced by one that does not
+vouch for them, leave the in-sync set. A broker that is leaving hands its leaderships to others first. A missing broker
+that is still waited for (see `liveness.py`) keeps what it has and gets nothing new. Last, leaderships go back to the
+first replica of each partition when too many have strayed.
 
 Invariants:
 D1 nobody is elected who is not alive; and nobody who may lack something while somebody complete may return, unless the
-   topic allows it or it alone was complete; such an election is always marked;
+   topic allows it, or it alone was complete and has the logs of then or is the only replica; such an election is always
+   marked;
 D2 the leader epoch changes with every election and with nothing else;
 D3 with the image up to date and nobody gone or back since, there is nothing more to decide.
 
@@ -100,10 +102,8 @@ def _elect(topic: str, partition: PartitionRecord, states: BrokerStates, rules: 
             rules.min_in_sync,
             unclean_allowed=rules.unclean_allowed and not _may_return(partition, states),
         )
-    holder = sole_holder(partition)
-    if election.partition.leader is None and holder is not None and holder in states.alive:
-        only = {holder: states.alive[holder]}
-        election = elect_leader(partition, only, rules.min_in_sync, unclean_allowed=True)
+    if election.partition.leader is None and (holder := last_holder(partition, states.alive)) is not None:
+        election = elect_leader(partition, {holder.id: holder}, rules.min_in_sync, unclean_allowed=True)
     return Decision(topic, partition, election.partition, election.is_unclean)
 
 
@@ -112,14 +112,38 @@ def _may_return(partition: PartitionRecord, states: BrokerStates) -> bool:
     return any(live_member(entry, states.waited_for) is not None for entry in (*partition.isr, *partition.elr))
 
 
-def sole_holder(partition: PartitionRecord) -> BrokerId | None:
-    """The one broker that was ever complete since others were, if it is one.
+def last_holder(partition: PartitionRecord, alive: Mapping[BrokerId, BrokerRecord]) -> BrokerRecord | None:
+    """The one broker that was complete last, if it is one and is back with the logs of then.
 
-    When it has come back without proof that it lost nothing, still nobody can have more than it has: a partition with a
-    single replica goes on like this after the power was cut.
+    It may have come back without proof that it lost nothing: after a power cut nobody else is likely to have more. With
+    an empty or damaged disk others surely have more. A single replica goes on with whatever it has.
     """
-    holders = {entry.broker for entry in (*partition.isr, *partition.elr)}
-    return holders.pop() if len(holders) == 1 else None
+    entries = (*partition.isr, *partition.elr)
+    if len({entry.broker for entry in entries}) != 1:
+        return None
+    holder = alive.get(entries[0].broker)
+    if holder is None:
+        return None
+    has_logs = all(holder.has_logs_of(entry.incarnation) for entry in entries)
+    return holder if has_logs or len(partition.replicas) == 1 else None
+
+
+def stuck_partitions(
+    image: MetadataImage, states: BrokerStates, layers: BrokerLayers = NO_LAYERS
+) -> Iterator[tuple[str, PartitionRecord]]:
+    """Those without a leader for which nobody can return any more who would be elected by itself.
+
+    Every one that was complete has since been started with an empty or damaged disk, or after a loss of power.
+    """
+    known = {**states.missing, **states.alive}
+    for topic in image.topics():
+        for partition in image.partitions(topic.name):
+            if partition.leader is not None or topic_rules(topic, layers).unclean_allowed:
+                continue
+            entries = (*partition.isr, *partition.elr)
+            is_hopeless = not any(live_member(entry, known) is not None for entry in entries)
+            if is_hopeless and last_holder(partition, known) is None:
+                yield topic.name, partition
 
 
 def _hand_over(topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules) -> Decision | None:

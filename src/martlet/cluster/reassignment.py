@@ -200,7 +200,7 @@ def _without(
         partition,
         isr=tuple(entry for entry in partition.isr if entry.broker not in dropped),
         elr=tuple(entry for entry in partition.elr if entry.broker not in dropped),
-        last_known_elr=tuple(broker for broker in partition.last_known_elr if broker not in dropped),
+        last_in_sync=tuple(entry for entry in partition.last_in_sync if entry.broker not in dropped),
     )
     kept = _complete_count(reduced, states)
     if kept < min(rules.min_in_sync, len(reduced.replicas), _complete_count(partition, states)):

@@ -70,12 +70,19 @@ class BrokerRecord:
     started_at_ms: int = 0
     attempt: str = ""
     """What the process called its start, before it knew its incarnation; by this it knows its own registration."""
+    same_logs_since: Incarnation | None = None
+    """The oldest incarnation whose very log directory this is, nothing lost but what a power loss takes; None: this."""
     mod_revision: int = field(default=0, compare=False)
 
     def vouches_for(self, incarnation: Incarnation) -> bool:
         """Whether this process holds everything that one of its broker's earlier starts, or itself, held."""
         first = self.incarnation if self.clean_since is None else self.clean_since
         return first <= incarnation <= self.incarnation
+
+    def has_logs_of(self, incarnation: Incarnation) -> bool:
+        """Whether this process has the logs of that start, though perhaps without what was not flushed."""
+        first = self.incarnation if self.same_logs_since is None else self.same_logs_since
+        return first <= incarnation <= self.incarnation or self.vouches_for(incarnation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +141,8 @@ class PartitionRecord:
     isr: tuple[Member, ...] = ()
     elr: tuple[Member, ...] = ()
     """Eligible leaders: not in sync any more, yet known to hold everything that was acknowledged."""
-    last_known_elr: tuple[BrokerId, ...] = ()
+    last_in_sync: tuple[Member, ...] = ()
+    """Who was in sync or eligible before and is not any more; who left last comes first."""
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
     mod_revision: int = field(default=0, compare=False)
@@ -195,6 +203,7 @@ def encode_broker(record: BrokerRecord) -> bytes:
             "boot_id": record.boot_id,
             "started_at_ms": record.started_at_ms,
             "attempt": record.attempt,
+            "same_logs_since": record.same_logs_since,
         }
     )
 
@@ -233,7 +242,7 @@ def encode_partition(record: PartitionRecord) -> bytes:
         "isr": record.isr,
     }
     # Rare fields are left out: there may be a hundred thousand of these.
-    for name in ("elr", "last_known_elr", "adding", "removing"):
+    for name in ("elr", "last_in_sync", "adding", "removing"):
         if members := getattr(record, name):
             value[name] = members
     return _write(value)
@@ -273,6 +282,7 @@ def decode_broker(entry: Entry) -> BrokerRecord:
             boot_id=value.get("boot_id", ""),
             started_at_ms=value.get("started_at_ms", 0),
             attempt=str(value.get("attempt", "")),
+            same_logs_since=value.get("same_logs_since"),
             mod_revision=entry.mod_revision,
         ),
     )
@@ -352,7 +362,7 @@ def _partition(entry: Entry, value: dict[str, Any]) -> PartitionRecord:
         leader_epoch=LeaderEpoch(int(value["leader_epoch"])),
         isr=_members(value["isr"]),
         elr=_members(value.get("elr", ())),
-        last_known_elr=tuple(value.get("last_known_elr", ())),
+        last_in_sync=_members(value.get("last_in_sync", ())),
         adding=tuple(value.get("adding", ())),
         removing=tuple(value.get("removing", ())),
         mod_revision=entry.mod_revision,

@@ -6,7 +6,10 @@ partition's record and on the records of the brokers it relies on.
 How it works: a membership entry names a process (R2 of `records.py`). It counts while that very process is registered,
 or all its successors have proven that the log lost nothing. When fewer replicas than the minimum are in sync, the high
 watermark stands still, so whoever leaves the in-sync set then still holds all that was ever acknowledged: such replicas
-are *eligible* (the ELR of KIP-966) and may lead when nobody in sync is left.
+are *eligible* (the ELR of KIP-966) and may lead when nobody in sync is left. Where somebody is to lead who may lack
+something, those with the logs of the last complete ones come first, then those with the logs of whoever was complete
+before, the last one to leave ahead, then whoever never was; last come empty and damaged disks. How far each log goes is
+not known here: the store holds no offsets.
 
 Invariants:
 E1 a leader is chosen from the in-sync set, else from the eligible ones; from others only where the topic allows it;
@@ -45,7 +48,8 @@ def store_in_sync(partition: PartitionRecord, members: Collection[Member], min_i
     """The partition with the in-sync set that its leader proposes."""
     invariant(any(member.broker == partition.leader for member in members), "E3: the leader is in sync")
     ordered = _in_replica_order(partition, members)
-    return replace(partition, isr=ordered, elr=_eligible(partition, ordered, min_in_sync))
+    eligible = _eligible(partition, ordered, min_in_sync)
+    return replace(partition, isr=ordered, elr=eligible, last_in_sync=_last_in_sync(partition, (*ordered, *eligible)))
 
 
 def elect_leader(
@@ -58,7 +62,8 @@ def elect_leader(
 ) -> Election:
     """The partition under a new leader, or under none when nobody may lead.
 
-    `preferred` is chosen if it may lead at all; else the first replica in the partition's own order.
+    `preferred` is chosen if it may lead; else the first replica in the partition's own order. Where nobody complete is
+    there, and only if `unclean_allowed` says so, it comes down to who probably lacks least.
     """
     in_sync = [member for entry in partition.isr if (member := live_member(entry, live)) is not None]
     eligible = [member for entry in partition.elr if (member := live_member(entry, live)) is not None]
@@ -68,10 +73,9 @@ def elect_leader(
             members = in_sync if leader in in_sync else [*in_sync, leader]
             return Election(_led_by(partition, leader, members, min_in_sync))
     if unclean_allowed:
-        anybody = [Member(broker, live[broker].incarnation) for broker in partition.replicas if broker in live]
-        leader = _first_choice(partition, anybody, preferred)
+        leader = _least_lacking(partition, live)
         if leader is not None:
-            forgotten = replace(partition, isr=(), elr=(), last_known_elr=())
+            forgotten = replace(partition, isr=(), elr=(), last_in_sync=())
             return Election(_led_by(forgotten, leader, [leader], min_in_sync), is_unclean=True)
     return Election(_led_by_nobody(partition))
 
@@ -80,13 +84,14 @@ def _led_by(
     partition: PartitionRecord, leader: Member, members: Collection[Member], min_in_sync: int
 ) -> PartitionRecord:
     ordered = _in_replica_order(partition, members)
+    eligible = _eligible(partition, ordered, min_in_sync)
     return replace(
         partition,
         leader=leader.broker,
         leader_epoch=LeaderEpoch(partition.leader_epoch + 1),
         isr=ordered,
-        elr=_eligible(partition, ordered, min_in_sync),
-        last_known_elr=(),
+        elr=eligible,
+        last_in_sync=_last_in_sync(partition, (*ordered, *eligible)),
     )
 
 
@@ -104,6 +109,36 @@ def _eligible(partition: PartitionRecord, in_sync: Collection[Member], min_in_sy
     brokers = {member.broker for member in in_sync}
     complete = {entry.broker: entry for entry in (*partition.elr, *partition.isr) if entry.broker not in brokers}
     return _in_replica_order(partition, complete.values())
+
+
+def _last_in_sync(partition: PartitionRecord, complete: Collection[Member]) -> tuple[Member, ...]:
+    """Who was complete once and is not among these; whoever leaves now was complete longest."""
+    seen = {member.broker for member in complete}
+    left: list[Member] = []
+    for entry in (*partition.isr, *partition.elr, *partition.last_in_sync):
+        if entry.broker not in seen and entry.broker in partition.replicas:
+            seen.add(entry.broker)
+            left.append(entry)
+    return tuple(left)
+
+
+def _least_lacking(partition: PartitionRecord, live: Mapping[BrokerId, BrokerRecord]) -> Member | None:
+    """Who of all that are alive probably lacks least; None when nobody is."""
+    known: dict[BrokerId, tuple[int, Member]] = {}
+    for place, entry in enumerate((*partition.isr, *partition.elr, *partition.last_in_sync)):
+        known.setdefault(entry.broker, (place, entry))
+
+    def rank(broker: BrokerId) -> tuple[int, int]:
+        if broker not in known:
+            return 1, 0
+        place, entry = known[broker]
+        return (0 if live[broker].has_logs_of(entry.incarnation) else 2), place
+
+    candidates = [broker for broker in partition.replicas if broker in live]
+    if not candidates:
+        return None
+    chosen = min(candidates, key=rank)
+    return Member(chosen, live[chosen].incarnation)
 
 
 def _first_choice(

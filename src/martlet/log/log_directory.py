@@ -96,6 +96,8 @@ class LogDirectory:
         self.started_clean = False
         self.started_whole = False
         """Whether every log that the checkpoints name was there, undamaged, and holds all that was flushed."""
+        self.started_kept = False
+        """Whether nothing that was flushed or known to be committed is missing; a power loss may have taken more."""
 
     def open(self, now_ms: int, options_for: Callable[[TopicPartition], LogOptions] | None = None) -> None:
         """Open every log found; those that fail are in `failures`. Raises StorageFailure when the directory fails."""
@@ -125,13 +127,14 @@ class LogDirectory:
                 )
                 self._open_log(partition, options_for(partition) if options_for else self._options, checkpoint, now_ms)
         has_mended = any(log.is_damaged for log in self._logs.values()) or (recovery_points is None and len(self) > 0)
-        self.started_whole = (
+        self.started_kept = (
             recovery_points is not None
             and not self.failures
-            and not has_mended
             and not disk.exists(f"{path}/{LOSS_FOUND}")
             and all(partition in self._logs or _was_put_aside(partition, names) for partition in recovery_points)
+            and not any(log.lacks_committed for log in self._logs.values())
         )
+        self.started_whole = self.started_kept and not has_mended
         if has_mended:
             disk.replace_file(f"{path}/{LOSS_FOUND}", b"")
         if recovery_points is None:

@@ -75,6 +75,7 @@ class PartitionLog:
         "flushed_offset",
         "high_watermark",
         "is_damaged",
+        "lacks_committed",
         "log_start_offset",
         "partition",
         "producers",
@@ -101,6 +102,8 @@ class PartitionLog:
         self.cut_bytes = loaded.cut_bytes
         self.is_damaged = loaded.is_damaged
         """At its opening it lacked something that was there once, and not because a write was not finished."""
+        self.lacks_committed = loaded.lacks_committed
+        """At its opening it ended below what it once knew to be committed."""
         self.cleaned_offset = 0
         self.high_watermark = loaded.log_start_offset
         """Everything below is committed, as far as the owner has said; kept here to be written with the checkpoints."""

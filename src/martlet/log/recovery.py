@@ -62,6 +62,8 @@ class LoadedLog(NamedTuple):
     cut_bytes: int
     is_damaged: bool
     """Something was cut that was whole once: more than the write in which a process was killed."""
+    lacks_committed: bool
+    """It ends below what was known to be committed."""
     is_new: bool
 
 
@@ -168,6 +170,7 @@ class _Recovery:
             newly_sealed=self._newly_sealed,
             cut_bytes=self._cut_bytes,
             is_damaged=self._is_damaged or self._end_offset < checkpoint.high_watermark,
+            lacks_committed=self._end_offset < checkpoint.high_watermark,
             is_new=is_new,
         )
 

@@ -52,10 +52,12 @@ class _Seat:
 class _Cluster(ControlledCluster):
     """Brokers that listen somewhere."""
 
-    def start(self, broker: int, *, clean: bool = False) -> None:
+    def start(self, broker: int, *, clean: bool = False, same_logs: bool = False) -> None:
         where = Endpoint("kafka", f"host-{broker}", 9090 + broker)
         plan = plan_registration(
-            Registration(id=BrokerId(broker), endpoints=[where], rack=self.racks[broker], clean=clean),
+            Registration(
+                id=BrokerId(broker), endpoints=[where], rack=self.racks[broker], clean=clean, same_logs=same_logs
+            ),
             cluster=self.store.entries.get("cluster/id"),
             broker=self.store.entries.get(broker_key(BrokerId(broker))),
             counter=self.store.entries.get(INCARNATION_COUNTER_KEY),

@@ -4,11 +4,12 @@ import logging
 
 import pytest
 
-from martlet.base.ids import BrokerId
+from martlet.base.ids import BrokerId, TopicPartition
+from martlet.broker.administration.partition_admin import elect_leaders
 from martlet.cluster.keys import live_key
 from martlet.testing.sim_remote_store import CommitFault
 from martlet.testing.sim_world import SimWorld
-from tests.unit.broker.simulated_members import LEASE_MS, SimMember, in_sync_of, start_members
+from tests.unit.broker.simulated_members import LEASE_MS, LOG_DIRECTORY, SimMember, in_sync_of, start_members
 
 
 def controller_of(members: list[SimMember]) -> SimMember:
@@ -126,6 +127,38 @@ def test_an_election_that_may_lose_messages_is_never_silent(caplog: pytest.LogCa
         world.run_until(lambda: controller.partition("t").leader == two.number, 30_000)
         world.run_for(100)
         assert any("may lack acknowledged messages" in record.getMessage() for record in caplog.records)
+
+
+def test_the_last_one_in_sync_does_not_lead_with_an_empty_disk_and_an_operator_chooses_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with SimWorld(8) as world, caplog.at_level(logging.CRITICAL):
+        members = start_members(world, 3)
+        world.run_for(2 * LEASE_MS)
+        controller = controller_of(members)
+        one, two = (member for member in members if member is not controller)
+        controller.create_topic("t", one.number, two.number, **{"min.insync.replicas": "1"})
+        world.run_until(lambda: len(in_sync_of(controller, "t")) == 2, 10_000)
+        one.append("t")
+        world.run_for(5_000)
+        two.kill()
+        world.run_until(lambda: controller.partition("t").isr_ids() == [one.number], 20_000)
+        one.kill()
+        two.start()
+        one.host.disk.remove_tree(LOG_DIRECTORY.format(one.number))
+        one.start()
+        world.run_for(30_000)
+        assert controller.partition("t").leader is None
+        (told,) = (record.getMessage() for record in caplog.records if "get no leader" in record.getMessage())
+        assert "t-0" in told
+        where = TopicPartition("t", 0)
+        asked = controller.call(lambda services: elect_leaders(services, [where], unclean=True))
+        assert asked == {where: None}
+        assert controller.partition("t").leader == two.number, "the first replica's disk is empty"
+        world.run_until(lambda: in_sync_of(controller, "t") == {one.number, two.number}, 20_000)
+        copy = one.services.logs.get(where)
+        assert copy is not None
+        assert copy.end_offset == 1, "what was acknowledged is still there"
 
 
 def test_leaders_go_back_to_their_first_replica_after_a_while() -> None:

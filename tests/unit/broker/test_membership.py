@@ -155,6 +155,7 @@ def test_a_broker_vouches_for_nothing_after_a_power_loss() -> None:
         member.kill(power_loss=True)
         member.start()
         assert not member.record.vouches_for(first)
+        assert member.record.has_logs_of(first), "it is the same directory all the same"
 
 
 def test_a_clean_stop_is_proof_enough_whatever_happens_to_the_machine_afterwards() -> None:
@@ -176,6 +177,7 @@ def test_a_broker_with_a_new_disk_vouches_for_nothing() -> None:
         member.host.disk.remove_tree(LOG_DIRECTORY.format(1))
         member.start()
         assert not member.record.vouches_for(first)
+        assert not member.record.has_logs_of(first)
 
 
 def test_a_broker_whose_log_is_gone_vouches_for_nothing() -> None:
@@ -189,6 +191,7 @@ def test_a_broker_whose_log_is_gone_vouches_for_nothing() -> None:
         member.host.disk.remove_tree(f"{LOG_DIRECTORY.format(1)}/t-0")
         member.start()
         assert not member.record.vouches_for(first)
+        assert not member.record.has_logs_of(first)
 
 
 async def _append(services: object) -> None:

@@ -31,6 +31,8 @@ class ControlledCluster:
     store: FollowedStore = field(default_factory=FollowedStore)
     running: set[int] = field(default_factory=set)
     leaders: dict[tuple[TopicPartition, int], Member] = field(default_factory=dict)
+    logs_of: dict[int, set[int]] = field(default_factory=dict)
+    """Of which starts each broker's disk still holds the logs: what is true, whatever the registration says."""
 
     def __post_init__(self) -> None:
         for broker in self.racks:
@@ -52,11 +54,11 @@ class ControlledCluster:
 
     # --- brokers
 
-    def start(self, broker: int, *, clean: bool = False) -> None:
-        """A new process; it may replace one that runs."""
+    def start(self, broker: int, *, clean: bool = False, same_logs: bool = False) -> None:
+        """A new process; it may replace one that runs. Neither clean nor with the same logs: its disk is empty."""
         key = broker_key(BrokerId(broker))
         plan = plan_registration(
-            Registration(id=BrokerId(broker), rack=self.racks[broker], clean=clean),
+            Registration(id=BrokerId(broker), rack=self.racks[broker], clean=clean, same_logs=same_logs),
             cluster=self.store.entries.get("cluster/id"),
             broker=self.store.entries.get(key),
             counter=self.store.entries.get(INCARNATION_COUNTER_KEY),
@@ -64,6 +66,8 @@ class ControlledCluster:
             now_ms=0,
         )
         self.commit(plan.commit)
+        kept = self.logs_of.get(broker, set()) if clean or same_logs else set()
+        self.logs_of[broker] = {*kept, plan.broker.incarnation}
         self.running.add(broker)
         self.show(broker)
 

@@ -20,9 +20,13 @@ from martlet.cluster.store import COMMIT_OPERATIONS_MAX, CommitPlan
 from tests.unit.cluster.images import FollowedStore, partition, puts, topic
 
 
-def _register(store: FollowedStore, broker: int = 1, *, clean: bool = False) -> RegistrationPlan:
+def _register(
+    store: FollowedStore, broker: int = 1, *, clean: bool = False, same_logs: bool = False
+) -> RegistrationPlan:
     endpoints = [Endpoint("PLAINTEXT", "127.0.0.1", 9092)]
-    registration = Registration(id=BrokerId(broker), endpoints=endpoints, rack="r", boot_id="b", clean=clean)
+    registration = Registration(
+        id=BrokerId(broker), endpoints=endpoints, rack="r", boot_id="b", clean=clean, same_logs=same_logs
+    )
     plan = plan_registration(
         registration,
         cluster=store.entries.get("cluster/id"),
@@ -61,6 +65,19 @@ def test_a_process_vouches_for_those_before_it_only_over_proven_restarts() -> No
     assert [third.vouches_for(Incarnation(number)) for number in range(5)] == [False, True, True, True, False]
     fourth = _register(store, clean=False).broker
     assert [fourth.vouches_for(Incarnation(number)) for number in range(1, 5)] == [False, False, False, True]
+
+
+def test_a_process_has_the_logs_of_those_before_it_until_a_start_without_them() -> None:
+    store = FollowedStore()
+    _register(store)
+    second = _register(store, same_logs=True).broker
+    assert (second.vouches_for(Incarnation(1)), second.has_logs_of(Incarnation(1))) == (False, True)
+    third = _register(store, clean=True).broker
+    assert (third.vouches_for(Incarnation(1)), third.has_logs_of(Incarnation(1))) == (False, True)
+    fourth = _register(store).broker
+    assert [fourth.has_logs_of(Incarnation(number)) for number in range(1, 5)] == [False, False, False, True]
+    fifth = _register(store, same_logs=True).broker
+    assert [fifth.has_logs_of(Incarnation(number)) for number in range(1, 6)] == [False, False, False, True, True]
 
 
 def test_a_registration_decided_on_old_knowledge_fails() -> None:

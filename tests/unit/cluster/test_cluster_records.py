@@ -65,7 +65,7 @@ def _partition() -> PartitionRecord:
         leader_epoch=LeaderEpoch(4),
         isr=(_LEADER, Member(BrokerId(2), Incarnation(9))),
         elr=(Member(BrokerId(3), Incarnation(8)),),
-        last_known_elr=(BrokerId(3),),
+        last_in_sync=(Member(BrokerId(4), Incarnation(2)),),
         adding=(BrokerId(4),),
         removing=(BrokerId(2),),
     )

@@ -14,7 +14,7 @@ from martlet.cluster.controller_decisions import (
     decide_requested_election,
     departure_is_done,
     plan_in_sync_change,
-    sole_holder,
+    stuck_partitions,
     topic_rules,
 )
 from martlet.cluster.keys import broker_key, live_key, partition_key, topic_key
@@ -136,17 +136,71 @@ def test_d1_no_unclean_election_while_somebody_complete_may_return() -> None:
     assert (decision.after.leader, decision.is_unclean) == (3, True)
 
 
-def test_who_alone_was_complete_leads_again_and_that_is_marked() -> None:
+def test_a_single_replica_goes_on_with_whatever_it_has_and_that_is_marked() -> None:
     cluster = ControlledCluster({1: None, 2: None})
     cluster.make_topic("t", [(1,)])
-    assert sole_holder(cluster.partition()) == 1
-    cluster.start(1, clean=False)
+    cluster.start(1)
     (decision,) = decide_all(cluster.image, cluster.states)
     assert (decision.after.leader, decision.is_unclean) == (1, True)
     cluster.settle()
     assert cluster.partition().leader == 1
-    others = replace(cluster.partition(), elr=(Member(_TWO, Incarnation(2)),))
-    assert sole_holder(others) is None
+
+
+def _last_one_in_sync() -> ControlledCluster:
+    """Three replicas of which one is enough; 2 and 3 went away and are back, not in sync yet, and then 1 goes."""
+    cluster = _cluster(min_insync_replicas="1")
+    for follower in (2, 3):
+        cluster.stop(follower)
+        cluster.settle()
+        cluster.start(follower, clean=True)
+        cluster.settle()
+    assert (cluster.partition().isr_ids(), cluster.partition().elr) == ([1], ())
+    cluster.stop(1)
+    cluster.settle()
+    assert cluster.partition().leader is None
+    return cluster
+
+
+def test_d1_the_last_one_in_sync_is_not_elected_with_an_empty_disk() -> None:
+    cluster = _last_one_in_sync()
+    assert not list(stuck_partitions(cluster.image, cluster.states)), "it may still return with everything"
+    cluster.start(1)
+    cluster.settle()
+    assert cluster.partition().leader is None, "what 2 and 3 hold would be cut off"
+    assert [(topic, one.partition) for topic, one in stuck_partitions(cluster.image, cluster.states)] == [("t", 0)]
+    cluster.start(1, clean=True)
+    cluster.settle()
+    assert cluster.partition().leader is None, "a clean stop later does not bring back what was lost before"
+
+
+def test_d1_the_last_one_in_sync_leads_again_with_its_own_logs_and_that_is_marked() -> None:
+    cluster = _last_one_in_sync()
+    cluster.start(1, same_logs=True)
+    assert not list(stuck_partitions(cluster.image, cluster.states))
+    (decision,) = decide_all(cluster.image, cluster.states)
+    assert (decision.after.leader, decision.is_unclean) == (1, True)
+
+
+def test_somebody_else_who_was_complete_keeps_a_lossy_holder_from_leading() -> None:
+    cluster = _cluster()
+    cluster.stop(3)
+    cluster.settle()
+    cluster.stop(2)
+    cluster.settle()
+    cluster.start(1, same_logs=True)
+    cluster.settle()
+    assert cluster.partition().leader is None, "2 is eligible and may return with everything"
+    assert not list(stuck_partitions(cluster.image, cluster.states))
+
+
+def test_an_operators_election_prefers_who_was_complete_last_to_an_empty_disk() -> None:
+    cluster = _last_one_in_sync()
+    cluster.start(1)
+    decision = decide_requested_election(
+        cluster.image.topic("t"), cluster.partition(), cluster.states, TopicRules(1), unclean=True
+    )
+    assert decision.is_unclean
+    assert decision.after.leader == 3, "the last to leave the in-sync set before 1, the first replica, lost its disk"
 
 
 def test_a_missing_broker_that_is_waited_for_keeps_what_it_has_and_gets_nothing() -> None:

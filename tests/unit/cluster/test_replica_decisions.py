@@ -82,6 +82,38 @@ def test_an_unclean_election_happens_only_where_allowed_and_says_so() -> None:
     assert (election.partition.leader, election.partition.isr) == (3, (member(3, 99),))
 
 
+def restarted(broker: int, *, has_logs: bool) -> dict[BrokerId, BrokerRecord]:
+    since = member(broker).incarnation if has_logs else None
+    return {BrokerId(broker): BrokerRecord(BrokerId(broker), Incarnation(99), same_logs_since=since)}
+
+
+def test_an_unclean_election_ranks_candidates_by_what_they_probably_hold() -> None:
+    alone = replace(PARTITION, isr=(member(1),), last_in_sync=(member(3), member(2)))
+    everybody = restarted(1, has_logs=True) | restarted(2, has_logs=True) | restarted(3, has_logs=True)
+
+    def choose(live: dict[BrokerId, BrokerRecord]) -> BrokerId | None:
+        return elect_leader(alone, live, 2, unclean_allowed=True).partition.leader
+
+    assert choose(everybody) == 1, "the last one that was complete"
+    wiped = everybody | restarted(1, has_logs=False)
+    assert choose(wiped) == 3, "the last one to leave"
+    assert choose(wiped | restarted(3, has_logs=False)) == 2
+    assert choose(restarted(1, has_logs=False)) == 1, "an empty disk is better than nobody, where that is allowed"
+    never = replace(alone, last_in_sync=())
+    election = elect_leader(never, restarted(1, has_logs=False) | restarted(2, has_logs=True), 2, unclean_allowed=True)
+    assert election.partition.leader == 2
+
+
+def test_who_leaves_the_in_sync_set_is_remembered_until_it_is_back() -> None:
+    two = store_in_sync(PARTITION, {member(1), member(3)}, min_in_sync=1)
+    assert (two.elr, two.last_in_sync) == ((), (member(2),))
+    one = elect_leader(two, alive(3), min_in_sync=1).partition
+    assert (one.isr, one.last_in_sync) == ((member(3),), (member(1), member(2)))
+    back = store_in_sync(one, {member(3), member(1, 99)}, min_in_sync=1)
+    assert back.last_in_sync == (member(2),)
+    assert store_in_sync(back, {member(3), member(1, 99), member(2)}, min_in_sync=1).last_in_sync == ()
+
+
 def test_e3_an_in_sync_set_without_the_leader_is_never_stored() -> None:
     with pytest.raises(InvariantViolation, match="E3"):
         store_in_sync(PARTITION, {member(2)}, 2)

@@ -354,6 +354,28 @@ def test_a_directory_with_a_log_that_ends_before_its_recovery_point_did_not_star
     again = start(disk)
     assert A in again.failures
     assert not again.started_whole
+    assert not again.started_kept
+
+
+@pytest.mark.parametrize("by_owner", [False, True])
+def test_a_log_that_ends_below_what_was_committed_has_not_kept_everything(by_owner: bool) -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    log = log_of(directory, A)
+    log.flush()
+    flushed = log.end_offset
+    fill(log, 1)
+    log.high_watermark = log.end_offset
+    directory.checkpoint()
+    if by_owner:
+        log.truncate_to(flushed, now_ms=NOW_MS)
+    directory.close(clean=False)
+    if not by_owner:
+        last = max(entry for entry in disk.list_directory("data/logs/a-0") if entry.name.endswith(".log"))
+        disk.open(f"data/logs/a-0/{last.name}").truncate(last.size - 1)
+    again = start(disk)
+    assert again.failures == {}
+    assert again.started_kept == by_owner, "what the owner cut off is written down and nobody misses it"
 
 
 def test_a_directory_with_a_log_that_was_damaged_past_its_recovery_point_did_not_start_whole() -> None:
@@ -368,6 +390,8 @@ def test_a_directory_with_a_log_that_was_damaged_past_its_recovery_point_did_not
     again = start(disk)
     assert again.failures == {}
     assert not again.started_whole
+    assert again.started_kept, "a power loss may take as much: nothing flushed is missing"
+    assert not start(disk).started_kept, "a start that nobody heard of has cut it meanwhile: who knows what else"
 
 
 def test_damage_that_a_start_mended_is_remembered_until_everybody_concerned_knows() -> None:

@@ -2,7 +2,7 @@
 
 Rules: what is to be done is decided by `martlet.cluster.controller_round`; every commit compares all it rests on, so
 two controllers, or one with an old image, do no harm. Elections by which acknowledged messages may be lost are never
-silent.
+silent, and neither are partitions that wait for an operator to allow one.
 
 How it works: every process runs this task. It looks after each step of the image that may matter, and when a time has
 come. Whoever finds the role free tries to take it, under its lease; whoever has it does rounds until there is nothing
@@ -22,10 +22,11 @@ from typing import Final
 
 from martlet.base.clock import Clock
 from martlet.base.errors import DiskFull
-from martlet.base.ids import Member
+from martlet.base.ids import LeaderEpoch, Member, TopicPartition
 from martlet.broker.membership.lease_keeper import LeaseKeeper
 from martlet.broker.membership.metadata_commits import MetadataCommits
 from martlet.cluster.configs import BrokerLayers
+from martlet.cluster.controller_decisions import stuck_partitions
 from martlet.cluster.controller_round import RoundOptions, asks_for_round, plan_round
 from martlet.cluster.image import ImageDelta
 from martlet.cluster.liveness import BrokerStates, FencingGuard, plan_controller_role, read_states
@@ -75,6 +76,7 @@ class Controller:
         self._guard = FencingGuard(options.lease_ms, clock.monotonic_ms())
         self._portion = PORTION
         self._balanced_at_ms = clock.monotonic_ms()
+        self._stuck: set[tuple[TopicPartition, LeaderEpoch]] = set()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.elections = 0
@@ -153,6 +155,7 @@ class Controller:
         count = await self._carry_out(states, balances=balances)
         if count:
             return 0
+        self._report_stuck(states)
         if balances:
             self._balanced_at_ms = now_ms
         return self._next_look_ms(states, now_ms)
@@ -190,6 +193,22 @@ class Controller:
                 decision.partition,
                 decision.after.leader,
             )
+
+    def _report_stuck(self, states: BrokerStates) -> None:
+        """Once for each: what happens to it next is up to an operator."""
+        stuck = {
+            (TopicPartition(topic, partition.partition), partition.leader_epoch)
+            for topic, partition in stuck_partitions(self._image, states, self._layers())
+        }
+        if found := sorted(stuck - self._stuck):
+            logger.critical(
+                "%d partition(s) get no leader by themselves, because whoever held everything has lost its disk since, "
+                "or power: %s. To go on with what is left, accepting loss: martlet partition elect --unclean "
+                "TOPIC:PARTITION",
+                len(found),
+                _some(str(partition) for partition, _ in found),
+            )
+        self._stuck = stuck
 
     def _balance_is_due(self, now_ms: int) -> bool:
         interval_ms = self._options.balance_interval_ms

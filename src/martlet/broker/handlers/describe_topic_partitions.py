@@ -83,6 +83,7 @@ def _convert(record: PartitionRecord, present: Present) -> DescribeTopicPartitio
         replica_nodes=partition.replica_nodes,
         isr_nodes=partition.isr_nodes,
         eligible_leader_replicas=[member.broker for member in record.elr],
-        last_known_elr=list(record.last_known_elr),
+        # While somebody leads, nobody has to look for who may hold what is left.
+        last_known_elr=[member.broker for member in record.last_in_sync] if record.leader is None else [],
         offline_replicas=partition.offline_replicas,
     )

@@ -8,7 +8,8 @@ that still seems alive, registers under a new incarnation, takes a lease, shows 
 the directory's new user; then it takes over what only it can lead. That its predecessor lost nothing is proven when the
 directory is the one that the registered predecessor used, everything in it was found, and it was closed cleanly, or it
 is the very same directory, no copy of it, and the machine has not been started anew since: what was written is then in
-the files, by the page cache if not by the device.
+the files, by the page cache if not by the device. When the machine was started anew, the same directory with all that
+was flushed proves less, but enough for a partition that nobody else held completely.
 
 A process that is to stop says so first. The controller then hands its leaderships to others, and only when it leads
 nothing that somebody else could lead, or when that takes too long, does it stop.
@@ -67,6 +68,8 @@ class LogsFound:
     """The process before closed everything."""
     whole: bool
     """Nothing is missing that should be there."""
+    kept: bool
+    """Nothing is missing but what a power loss may take: all that was flushed is there."""
 
 
 class Membership:
@@ -135,6 +138,7 @@ class Membership:
             registration,
             boot_id=boot_id,
             clean=self._is_clean(identity, found, boot_id),
+            same_logs=self._has_same_logs(identity, found, boot_id),
             predecessor=identity.incarnation if identity is not None else None,
             attempt=attempt,
         )
@@ -221,6 +225,16 @@ class Membership:
             )
             return False
         return found.clean or (bool(boot_id and boot_id == before.boot_id) and not self._is_copy(identity))
+
+    def _has_same_logs(self, identity: Identity | None, found: LogsFound, boot_id: str) -> bool:
+        """Whether these are the logs of the process before, less at most what was in memory when the machine stopped.
+
+        A machine that was not started anew has lost nothing of that kind, so whatever is missing then was damaged.
+        """
+        before = self._image.broker(self._id)
+        if before is None or identity is None or not identity.is_of(before) or self._is_copy(identity):
+            return False
+        return found.kept and (found.whole or boot_id != before.boot_id)
 
     def _is_copy(self, identity: Identity) -> bool:
         """Whether this is not the directory that was used last but a copy, made at a time that nobody knows."""
