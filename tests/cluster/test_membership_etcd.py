@@ -134,6 +134,25 @@ def test_brokers_end_when_their_etcd_was_made_anew_and_keep_their_data(cluster: 
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.parametrize("keys", ["everything", "one after the other"])
+def test_brokers_end_when_somebody_deletes_their_metadata_and_keep_their_data(
+    cluster: RunningCluster, keys: str
+) -> None:
+    cluster.create_topic("t", partitions=1, replication=3)
+    publish(cluster, "t", range(10))
+    if keys == "everything":
+        cluster.etcd.delete_everything()
+    else:
+        cluster.etcd.delete_one_after_the_other()
+    cluster.wait_until(lambda: not any(b.is_running for b in cluster.brokers.values()), "the end of all brokers")
+    for broker in cluster.brokers.values():
+        assert "had to stop" in broker.tail(5)
+        assert list(broker.log_of("t-0").glob("*.log")), "no log is touched for what may be a mistake"
+    if keys == "everything":
+        assert "the metadata of cluster" in cluster.brokers[1].tail(5)
+
+
+@pytest.mark.timeout(240)
 def test_a_second_process_of_a_broker_is_refused_and_told_where_the_first_one_is(
     cluster: RunningCluster, tmp_path: Path
 ) -> None:

@@ -172,6 +172,16 @@ class EtcdProcess:
         """Forget the history up to that revision."""
         self.call("/v3/kv/compaction", {"revision": str(revision), "physical": True})
 
+    def delete_everything(self) -> None:
+        """As with `etcdctl del --prefix ""`: all keys by one request."""
+        self.call("/v3/kv/deleterange", {"key": "AA==", "range_end": "AA=="})
+
+    def delete_one_after_the_other(self) -> None:
+        """All keys, in their order, each by a request of its own."""
+        listed = self.call("/v3/kv/range", {"key": "AA==", "range_end": "AA==", "keys_only": True})
+        for found in listed.get("kvs", []):
+            self.call("/v3/kv/deleterange", {"key": found["key"]})
+
     def put_as_a_stranger(self, count: int = 1) -> None:
         """Change keys that are none of ours."""
         for _ in range(count):

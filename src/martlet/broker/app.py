@@ -237,9 +237,14 @@ class BrokerApp:
         self._stack.push_async_callback(self._close_logs, logs, partitions)
         partitions.open_existing()
         # At once: no step of the image may fall between.
-        feed.add_listener(partial(follow_metadata, partitions, feed.image))
+        feed.add_listener(partial(self._follow_metadata, partitions, feed.image))
         # What survived a crash in the page cache is made durable before anybody can read it.
         await partitions.flusher.flush_all(partitions.open_partitions())
+
+    def _follow_metadata(self, partitions: PartitionTable, image: MetadataImage, delta: ImageDelta) -> None:
+        # A process whose broker was removed is at its end, and what else is gone may be gone by the same mistake.
+        if self._failure is None:
+            follow_metadata(partitions, image, delta)
 
     def _start_replication(
         self,

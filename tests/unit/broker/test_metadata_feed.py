@@ -7,7 +7,9 @@ import pytest
 from martlet.base.errors import StorageFailure
 from martlet.broker.membership.metadata_feed import MetadataFeed
 from martlet.cluster.image import ImageDelta, MetadataImage
-from martlet.cluster.store import StoreClosed, StoreUnavailable
+from martlet.cluster.keys import CLUSTER_KEY, topic_key
+from martlet.cluster.records import ClusterRecord, encode_cluster
+from martlet.cluster.store import StoreClosed, StoreReplaced, StoreUnavailable
 from martlet.testing.sim_clock import SimClock
 from martlet.testing.sim_store import SimStore, SimStoreState
 from tests.unit.cluster.images import FollowedStore, partition, puts, topic
@@ -116,6 +118,37 @@ async def test_a_damaged_value_is_reported_with_its_key() -> None:
     await asyncio.sleep(0.02)
     assert len(feeding.failures) == 1
     assert "topic/t" in str(feeding.failures[0])
+    await feeding.feed.aclose()
+
+
+async def _with_cluster(feeding: Feeding) -> None:
+    await feeding.writer.commit({}, {CLUSTER_KEY: encode_cluster(ClusterRecord("mine", 1))})
+    await feeding.feed.wait_applied(await feeding.write("t", 1))
+    feeding.heard.clear()
+
+
+@pytest.mark.parametrize("other", [None, "theirs"])
+@pytest.mark.parametrize("by_listing", [False, True])
+async def test_a_store_that_holds_another_cluster_or_none_any_more_ends_the_feed_before_anybody_hears_of_it(
+    other: str | None, by_listing: bool
+) -> None:
+    feeding = Feeding()
+    await feeding.feed.start()
+    await _with_cluster(feeding)
+    if by_listing:
+        feeding.store.disconnect()
+        await asyncio.sleep(0.01)
+    changed = {} if other is None else {CLUSTER_KEY: encode_cluster(ClusterRecord(other, 2))}
+    deleted = [CLUSTER_KEY] if other is None else []
+    await feeding.writer.commit({}, changed, [*deleted, topic_key("t")])
+    if by_listing:
+        feeding.state.compact()
+        feeding.store.reconnect()
+    await asyncio.sleep(1)
+    assert [type(failure) for failure in feeding.failures] == [StoreReplaced]
+    assert "mine" in str(feeding.failures[0])
+    assert feeding.heard == []
+    assert feeding.feed.image.topic("t") is not None, "what is known stays as it was"
     await feeding.feed.aclose()
 
 

@@ -6,7 +6,9 @@ woken: when an admin call returns, this broker has already acted on it. A listen
 
 How it works: `start` lists the whole store into the image and then watches from that revision on. A history that the
 store has forgotten means listing again; a store that cannot be reached, or whose disk is full (reading a file may end
-leases), is tried again. Anything else ends the feed, fails all waiters and is reported to `on_failure`, once.
+leases), is tried again. Anything else ends the feed, fails all waiters and is reported to `on_failure`, once. So does a
+store that no longer holds the cluster it held: nobody hears what else is gone with it, because whoever deletes the
+metadata, by mistake perhaps, has not asked for the messages to be deleted.
 
 Proved by: tests/unit/broker/test_metadata_feed.py
 """
@@ -21,7 +23,17 @@ from typing import Final, cast
 from martlet.base.errors import DiskFull
 from martlet.base.invariant import invariant
 from martlet.cluster.image import ImageDelta, MetadataImage
-from martlet.cluster.store import MetaStore, RevisionCompacted, StoreClosed, StoreUnavailable
+from martlet.cluster.keys import CLUSTER_KEY
+from martlet.cluster.records import decode_cluster
+from martlet.cluster.store import (
+    Entry,
+    Listing,
+    MetaStore,
+    RevisionCompacted,
+    StoreClosed,
+    StoreReplaced,
+    StoreUnavailable,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +69,7 @@ class MetadataFeed:
     async def start(self) -> None:
         """Fill the image and begin to follow the store."""
         invariant(self._task is None, "a metadata feed is started once")
-        self._publish(self.image.load(await self._store.list("")))
+        self._publish(self.image.load(await self._list()))
         self._task = asyncio.create_task(self._follow(), name="metadata-feed")
         self._task.add_done_callback(self._ended)
 
@@ -92,15 +104,33 @@ class MetadataFeed:
     async def _follow_watch(self) -> None:
         async with aclosing(self._store.watch("", self.image.revision)) as changes:
             async for change in changes:
+                for event in change.events:
+                    if event.key == CLUSTER_KEY:
+                        self._check_cluster(event.entry)
                 self._publish(self.image.apply(change))
         raise StoreClosed("the metadata store was closed while the broker ran")
 
     async def _list_again(self) -> None:
         try:
-            self._publish(self.image.load(await self._store.list("")))
+            self._publish(self.image.load(await self._list()))
         except (StoreUnavailable, DiskFull) as error:
             # The watch will find the history missing once more, and lead back here.
             await self._pause_after(error)
+
+    async def _list(self) -> Listing:
+        listing = await self._store.list("")
+        self._check_cluster(next((entry for entry in listing.entries if entry.key == CLUSTER_KEY), None))
+        return listing
+
+    def _check_cluster(self, entry: Entry | None) -> None:
+        """Before the image takes a step: the store still holds the cluster that it held."""
+        known = self.image.cluster_id
+        found = decode_cluster(entry).cluster_id if entry is not None else ""
+        if known and found != known:
+            there = f"that of cluster {found}" if found else "nothing"
+            raise StoreReplaced(
+                f"the metadata of cluster {known} is gone, {there} is in its place: bring it back; no log was touched"
+            )
 
     async def _pause_after(self, error: Exception) -> None:
         if not self._is_away:
