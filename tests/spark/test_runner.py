@@ -4,10 +4,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from martlet.base.ids import TopicPartition
 from martlet.spark.pipelines.run import BatchOfRows, PipelineRun
 from martlet.spark.pipelines.run_directory import RunDirectory
 from martlet.spark.pipelines.run_status import RunState, RunStatus
-from martlet.spark.pipelines.user_flow import load_flows, start_flows
+from martlet.spark.pipelines.user_flow import PipelineFileError, load_flows, start_flows
 from tests.spark.pipeline_runs import PipelineRuns
 from tests.spark.topics import Message, Topics
 
@@ -126,9 +129,76 @@ def short(messages, limit=3):
     topics.publish(source, [Message(b"a"), Message(b"abcd"), Message(b"abcdef")])
     flows = load_flows(str(file))
     status = pipelines.run("split", lambda run: start_flows(run, flows, {"limit": "5"}), until_end=True)
+    assert [flow.lag_messages for flow in status.flows] == [0, 0]
     assert [flow.name for flow in status.flows] == ["long", "short"]
     assert topics.values(long) == [b"ABCDEF"]
     assert topics.values(short) == [b"a", b"abcd"]
+
+
+def test_two_flows_on_one_topic_keep_their_places_in_groups_of_their_own(
+    topics: Topics, pipelines: PipelineRuns, tmp_path: Path
+) -> None:
+    source, target = topics.new(), topics.new()
+    topics.fill(source, 30)
+    file = tmp_path / "both.py"
+    flow = """
+@flow(reads="{source}", writes="{target}")
+def {name}(messages):
+    return messages
+"""
+    head = "from martlet.spark.pipelines import flow\n"
+    file.write_text(head + flow.format(source=source, target=target, name="first"), "utf-8")
+    pipelines.run("both", lambda run: start_flows(run, load_flows(str(file)), {}), until_end=True)
+    topics.fill(source, 5, first=30)
+    file.write_text(head + flow.format(source=source, target=target, name="second"), "utf-8")
+    status = pipelines.run("both", lambda run: start_flows(run, load_flows(str(file)), {}), until_end=True)
+    place = TopicPartition(source, 0)
+    assert (topics.group_lag("both.first"), topics.group_lag("both.second")) == ({place: 5}, {place: 0})
+    assert [flow.lag_messages for flow in status.flows] == [0]
+
+
+def test_a_chore_that_fails_in_a_way_nobody_foresaw_is_told_and_does_not_end_the_run(
+    topics: Topics, pipelines: PipelineRuns, tmp_path: Path
+) -> None:
+    source = topics.new()
+    topics.fill(source, 3)
+
+    def define(run: PipelineRun) -> None:
+        def chore() -> None:
+            raise ValueError("a file is broken")
+
+        run.write_lake(run.read_stream(source).select("value"), str(tmp_path / "table"), chore=chore)
+
+    status = pipelines.run("keep", define, until_end=True)
+    assert (status.state, status.flows[0].rows) == (RunState.FINISHED, 3)
+    assert status.last_error == "ValueError: a file is broken"
+
+
+def test_a_flow_whose_function_has_a_mistake_is_told_its_line(
+    topics: Topics, pipelines: PipelineRuns, tmp_path: Path
+) -> None:
+    file = tmp_path / "wrong.py"
+    file.write_text(
+        f"""
+from martlet.spark.pipelines import flow
+
+@flow(reads="{topics.new()}", writes="target")
+def wrong(messages):
+    return messages.where(nonsense)
+""",
+        "utf-8",
+    )
+    with pytest.raises(PipelineFileError, match=r"wrong.py, line 6: NameError: name 'nonsense' is not defined"):
+        pipelines.run("wrong", lambda run: start_flows(run, load_flows(str(file)), {}), until_end=True)
+
+
+def test_work_that_fails_in_a_way_nobody_foresaw_ends_the_run_as_failed(pipelines: PipelineRuns) -> None:
+    def work() -> int:
+        raise ValueError("a file is broken")
+
+    status = pipelines.run("work", lambda run: run.do_batch(work, name="work"))
+    assert (status.state, status.last_error) == (RunState.FAILED, "ValueError: a file is broken")
+    assert pipelines.directory("work").read_status() == status
 
 
 def test_a_run_that_was_asked_to_stop_while_it_waits_for_messages_ends(topics: Topics, pipelines: PipelineRuns) -> None:

@@ -67,7 +67,11 @@ def common_options(function: Function) -> Function:
         "--name", metavar="NAME", help="What to call the run; it keeps its place in the topic under this name."
     )
     @state_option
-    @click.option("--group", metavar="GROUP", help="Group to commit progress to.  [default: the run's name]")
+    @click.option(
+        "--group",
+        metavar="GROUP",
+        help="Group to commit progress to; flows of a file have GROUP.FLOW each.  [default: the run's name]",
+    )
     @click.option(
         "--from",
         "start",

@@ -135,6 +135,23 @@ def test_compaction_merges_small_files_of_one_day_and_changes_no_row(table: Lake
     assert numbers(table) == [*before, 999]
 
 
+def test_a_compaction_that_meets_a_broken_file_or_log_says_so(table: LakeTable) -> None:
+    for batch in range(3):
+        table.commit(WRITER, batch, write(table, batch, rows([batch])))
+    Path(table.location(table.files()[0])).write_bytes(b"no parquet")
+    with pytest.raises(LakeError, match="was not compacted: "):
+        table.compact(files_min=2, target_bytes=1 << 20)
+
+
+def test_a_delta_log_that_cannot_be_read_is_told_by_the_compaction(tmp_path: Path) -> None:
+    table = open_table(str(tmp_path / "table"), "delta")
+    table.prepare(SCHEMA, "date")
+    for entry in Path(table.path, "_delta_log").glob("*.json"):
+        entry.write_text("no log", "utf-8")
+    with pytest.raises(LakeError, match="was not compacted: "):
+        table.compact(files_min=2, target_bytes=1 << 20)
+
+
 def test_other_columns_are_refused_with_both_lists(table: LakeTable) -> None:
     with pytest.raises(LakeError, match=r"holds number int64.*writes x int32.*give another directory"):
         table.prepare(pa.schema([("x", pa.int32())]), None)

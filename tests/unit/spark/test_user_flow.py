@@ -40,3 +40,20 @@ def test_a_file_without_flows_is_told_what_to_write(tmp_path: Path) -> None:
         load_flows(str(tmp_path / "missing.py"))
     with pytest.raises(PipelineFileError, match="is not valid Python: '\\(' was never closed"):
         load_flows(written(tmp_path, "flow(\n"))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("nonsense()", "NameError: name 'nonsense' is not defined"),
+        ("import no_such_package", "ModuleNotFoundError: No module named 'no_such_package'"),
+        ("{}['amount']", "KeyError: 'amount'"),
+    ],
+)
+def test_a_file_that_fails_when_it_is_loaded_is_told_its_line_and_the_error(
+    tmp_path: Path, line: str, said: str
+) -> None:
+    path = written(tmp_path, f"{GOOD}\n{line}\n")
+    with pytest.raises(PipelineFileError) as caught:
+        load_flows(path)
+    assert str(caught.value) == f"{path}, line {len(GOOD.splitlines()) + 2}: {said}"

@@ -1,16 +1,20 @@
 """One sentence out of what Spark says when something fails: the words of whoever raised it, without the traces.
 
 Spark wraps an exception of Python code into several of its own, with the stacks of two languages. What a person needs
-is the innermost line; everything is in Spark's log.
+is the innermost line; everything is in the run's log.
 
 Proved by: tests/unit/spark/test_failure_text.py.
 """
 
 import re
+import traceback
+from pathlib import Path
 from typing import Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+
+from martlet.base.errors import MartletError
 
 SPARK_FAILURES: Final = (PySparkException, Py4JError)
 """What Spark raises: its own exceptions, and those of the other side that it has no name for."""
@@ -31,6 +35,15 @@ _PASSING: Final = ("Python worker failed to connect back",)
 def is_passing(error: BaseException) -> bool:
     """Whether the same may well work at the next try, though nothing has worked yet."""
     return any(words in str(error) for words in _PASSING)
+
+
+def told_failure(error: BaseException, log: Path) -> str:
+    """What to tell about anything that ended a run; of what nobody foresaw, the trace goes to the log."""
+    if isinstance(error, (*SPARK_FAILURES, MartletError)):
+        return failure_text(error)
+    with open(log, "a", encoding="utf-8") as stream:
+        traceback.print_exception(error, file=stream)
+    return f"{type(error).__name__}: {failure_text(error)}"
 
 
 def failure_text(error: BaseException) -> str:

@@ -16,8 +16,7 @@ from types import FrameType
 from typing import Final
 
 from martlet.base.clock import SystemClock
-from martlet.base.errors import MartletError
-from martlet.spark.pipelines.failure_text import SPARK_FAILURES, failure_text
+from martlet.spark.pipelines.failure_text import told_failure
 from martlet.spark.pipelines.run import PipelineRun, RunOptions
 from martlet.spark.pipelines.run_directory import RunDirectory
 from martlet.spark.pipelines.run_status import RunState, RunStatus
@@ -64,8 +63,8 @@ def launch(request: LaunchRequest, define: Callable[[PipelineRun], None], tell: 
                     status = runner.run_to_end()
             finally:
                 spark.stop()
-        except (*SPARK_FAILURES, MartletError) as error:
-            status = ended_badly(status, error)
+        except Exception as error:  # noqa: BLE001 - supervisor: whatever ends a run is told by its status
+            status = ended_badly(status, told_failure(error, directory.spark_log))
             directory.write_status(status)
     if status.state is RunState.FAILED:
         raise PipelineFailed(f"pipeline {request.name} failed: {status.last_error}")
@@ -93,7 +92,7 @@ def first_status(request: LaunchRequest) -> RunStatus:
     )
 
 
-def ended_badly(status: RunStatus, error: BaseException) -> RunStatus:
+def ended_badly(status: RunStatus, error: str) -> RunStatus:
     """The status of a run that never got going."""
     return RunStatus(
         name=status.name,
@@ -104,7 +103,7 @@ def ended_badly(status: RunStatus, error: BaseException) -> RunStatus:
         started_at_ms=status.started_at_ms,
         updated_at_ms=SystemClock().now_ms(),
         flows=status.flows,
-        last_error=failure_text(error),
+        last_error=error,
     )
 
 

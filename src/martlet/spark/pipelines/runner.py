@@ -20,13 +20,14 @@ Proved by: tests/spark/test_runner.py.
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from martlet.base.clock import Clock, SystemClock
 from martlet.base.errors import MartletError
-from martlet.spark.pipelines.failure_text import SPARK_FAILURES, failure_text, is_passing
+from martlet.spark.pipelines.failure_text import failure_text, is_passing, told_failure
 from martlet.spark.pipelines.lag_probe import Lag, probe_lag
 from martlet.spark.pipelines.progress_book import ProgressBook
 from martlet.spark.pipelines.run import BatchFlow, PipelineRun, StreamFlow
@@ -79,10 +80,10 @@ class Runner:
             for watch in self._watches:
                 watch.start()
             ended = self._watch_all()
-        except (*SPARK_FAILURES, MartletError) as error:
+        except Exception as error:  # noqa: BLE001 - supervisor: whatever ends a run is told by its status (R2)
             for watch in self._watches:
                 watch.abandon()
-            return self._note(RunState.FAILED, failure_text(error))
+            return self._note(RunState.FAILED, told_failure(error, self._directory.spark_log))
         finally:
             self._run.spark.streams.removeListener(self._book)
         return self._note(ended)
@@ -126,7 +127,7 @@ class Runner:
     def _chores(self) -> None:
         for watch in self._watches:
             if isinstance(watch, _StreamWatch):
-                watch.do_chore()
+                watch.do_chore(self._directory.spark_log)
         self._chores_at_ms = self._clock.monotonic_ms()
 
     def _note(self, state: RunState, error: str | None = None) -> RunStatus:
@@ -193,14 +194,14 @@ class _StreamWatch:
         query.stop()
         self._book.wait_for_end(str(query.runId), _LAST_REPORT_SECONDS)
 
-    def do_chore(self) -> None:
+    def do_chore(self, log: Path) -> None:
         """What keeps the flow's target in order; when it fails, that is told and tried again the next time."""
         if self.flow.chore is None:
             return
         try:
             self.flow.chore()
-        except (MartletError, OSError) as error:
-            self._last_error = str(error)
+        except Exception as error:  # noqa: BLE001 - supervisor: a chore that fails must not end the flow
+            self._last_error = told_failure(error, log)
 
     def abandon(self) -> None:
         """End it as it is."""

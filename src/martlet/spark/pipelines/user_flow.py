@@ -2,16 +2,19 @@
 
 How it works: `flow` only notes on the function what it reads and writes; the runner finds the noted functions in the
 file, in the order they stand there, and starts each as a query of its own. Parameters after the first have defaults,
-which `--set NAME=VALUE` replaces, in the default's type.
+which `--set NAME=VALUE` replaces, in the default's type. Each flow has a group of its own, named after the run's and
+itself, because two flows may read one topic and stand at different places.
 
 Rules: no Spark at import.
 """
 
 import ast
+import contextlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -94,8 +97,25 @@ def _load_module(path: str) -> ModuleType:
         raise PipelineFileError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(specification)
     sys.modules[_MODULE] = module
-    specification.loader.exec_module(module)
+    with _naming_the_line(path):
+        specification.loader.exec_module(module)
     return module
+
+
+@contextlib.contextmanager
+def _naming_the_line(path: str) -> Iterator[None]:
+    """What a user's code raises, as a sentence with the line of the file in which it happened."""
+    try:
+        yield
+    except MartletError:
+        raise
+    except Exception as error:
+        # Spark is there when a user's code runs, and only then.
+        from martlet.spark.pipelines.failure_text import failure_text
+
+        own = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        line = f", line {own[-1]}" if own else ""
+        raise PipelineFileError(f"{path}{line}: {type(error).__name__}: {failure_text(error)}") from error
 
 
 def start_flows(run: "PipelineRun", notes: list[FlowNote], settings: Mapping[str, str]) -> None:
@@ -109,17 +129,20 @@ def start_flows(run: "PipelineRun", notes: list[FlowNote], settings: Mapping[str
         known = f"; there are {', '.join(sorted(wanted))}" if wanted else ""
         raise PipelineFileError(f"no flow of this file has a parameter {unknown[0]!r}{known}")
     for note in notes:
-        frame = note.function(run.read_stream(note.reads), **_arguments(note.function, settings))
+        name = note.function.__name__
+        messages = run.read_stream(note.reads, group=f"{run.options.group}.{name}")
+        with _naming_the_line(note.function.__code__.co_filename):
+            frame = note.function(messages, **_arguments(note.function, settings))
         if isinstance(note.writes, LakeTarget):
             run.write_lake(
                 frame,
                 note.writes.path,
                 layout=note.writes.layout,
                 partition_by=note.writes.partition_by,
-                name=note.function.__name__,
+                name=name,
             )
         else:
-            run.write_topic(frame, note.writes, name=note.function.__name__)
+            run.write_topic(frame, note.writes, name=name)
 
 
 def _arguments(function: Callable[..., Any], settings: Mapping[str, str]) -> dict[str, Any]:

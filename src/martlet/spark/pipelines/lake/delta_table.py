@@ -99,6 +99,12 @@ class DeltaLakeTable:
         return os.path.join(self.path, file.path)
 
     def compact(self, *, files_min: int, target_bytes: int) -> int:
+        try:
+            return self._compact(files_min, target_bytes)
+        except DeltaError as error:
+            raise LakeError(f"{self.path} was not compacted: {error}") from error
+
+    def _compact(self, files_min: int, target_bytes: int) -> int:
         table = self._table()
         folders: dict[str, int] = {}
         for file in self.files():
@@ -106,10 +112,7 @@ class DeltaLakeTable:
                 folders[os.path.dirname(file.path)] = folders.get(os.path.dirname(file.path), 0) + 1
         if table is None or max(folders.values(), default=0) < files_min:
             return 0
-        try:
-            done = table.optimize.compact(target_size=target_bytes)
-        except DeltaError as error:
-            raise LakeError(f"{self.path} was not compacted: {error}") from error
+        done = table.optimize.compact(target_size=target_bytes)
         return int(done["numFilesRemoved"]) - int(done["numFilesAdded"])
 
     def _table(self) -> DeltaTable | None:

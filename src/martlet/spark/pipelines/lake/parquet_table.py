@@ -132,7 +132,10 @@ class ParquetTable:
                 groups.setdefault(os.path.dirname(file.path), []).append(file)
         for files in groups.values():
             if len(files) >= files_min:
-                gone += self._merge(_up_to(files, target_bytes))
+                try:
+                    gone += self._merge(_up_to(files, target_bytes))
+                except pa.ArrowException as error:
+                    raise LakeError(f"{self.path} was not compacted: {error}") from error
         self._fold()
         return gone
 
