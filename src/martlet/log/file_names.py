@@ -37,11 +37,13 @@ CLEANED_OFFSETS: Final = "cleaner-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEAN_SHUTDOWN: Final = ".martlet-clean-shutdown"
 LOSS_FOUND: Final = ".martlet-loss-found"
+ASIDE_NOTED: Final = ".martlet-aside-noted"
 
 _FILE_NAME_BYTES_MAX: Final = 255
 _PARTITION_MAX: Final = 1_000_000
 _OFFSET_FILE: Final = re.compile(r"([0-9]{20})((?:\.[a-z]+)+)", re.ASCII)
 _PARTITION_DIRECTORY: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,6})", re.ASCII)
+_ASIDE_END: Final = re.compile(rf"\.([0-9a-f]{{8}})({DELETED_DIRECTORY}|{STRAY_DIRECTORY})$", re.ASCII)
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 
 
@@ -76,3 +78,14 @@ def aside_directory(partition: TopicPartition, unique: str, kind: str) -> str:
     """The name of a partition that is deleted or stray; long topics are cut to fit a file name."""
     suffix = f"-{partition.partition}.{unique}{kind}"
     return partition.topic[: _FILE_NAME_BYTES_MAX - len(suffix)] + suffix
+
+
+def is_aside(name: str) -> bool:
+    """Whether a directory of this name was deleted or set aside."""
+    return _ASIDE_END.search(name) is not None
+
+
+def is_aside_of(name: str, partition: TopicPartition) -> bool:
+    """Whether a directory of this name is what `aside_directory` made of this very partition's."""
+    match = _ASIDE_END.search(name)
+    return match is not None and aside_directory(partition, match[1], match[2]) == name

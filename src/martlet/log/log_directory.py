@@ -8,8 +8,9 @@ How it works: four checkpoint files hold one offset per partition each, in Kafka
 flushed (recovery starts there), where it starts, up to where it was compacted, and its high watermark. They are written
 together now and then, in three steps like a flush (`begin_checkpoint`, `write` in a thread, `complete_checkpoint`). A
 marker file tells the next start that the last stop was clean; it goes before the first append. Whether everything that
-the checkpoints name was found is in `started_whole`. Opening a damaged log mends it, and with that the damage can no
-longer be seen; so another marker keeps it in mind until the owner says that everybody concerned knows.
+the checkpoints name was found is in `started_whole`; a log that was deleted or set aside after they were written is not
+missed, so they also note which directories stand aside already. Opening a damaged log mends it, and with that the
+damage can no longer be seen; so another marker keeps it in mind until the owner says that everybody concerned knows.
 
 Invariants: (1) a recovery point on disk is never above what was flushed; (2) a start offset on disk is never above the
 recovery point on disk; (3) the marker exists only while all logs are closed and durable.
@@ -25,6 +26,7 @@ from martlet.base.ids import TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.log.checkpoints import BrokenCheckpoint, decode_offsets, encode_offsets
 from martlet.log.file_names import (
+    ASIDE_NOTED,
     CLEAN_SHUTDOWN,
     CLEANED_OFFSETS,
     DELETED_DIRECTORY,
@@ -35,6 +37,8 @@ from martlet.log.file_names import (
     RECOVERY_POINTS,
     STRAY_DIRECTORY,
     aside_directory,
+    is_aside,
+    is_aside_of,
     parse_partition_directory,
     partition_directory,
 )
@@ -57,6 +61,8 @@ class DirectoryCheckpoint:
     log_start_offsets: Offsets
     cleaned_offsets: Offsets
     high_watermarks: Offsets
+    asides: list[str]
+    """Directories that stood aside when it began: what it writes knows of them."""
     failures: dict[TopicPartition, StorageFailure] = field(default_factory=dict)
 
     def write(self) -> None:
@@ -68,6 +74,10 @@ class DirectoryCheckpoint:
                 self.failures[log.partition] = error
             else:
                 self.recovery_points[log.partition] = ticket.recovery_point
+        # First, so that a log which is lost just now is missed rather than taken for the one that stands aside.
+        noted = "".join(f"{name}\n" for name in self.asides).encode()
+        if (self.disk.read_file(f"{self.path}/{ASIDE_NOTED}") or b"") != noted:
+            self.disk.replace_file(f"{self.path}/{ASIDE_NOTED}", noted)
         # In this order and cut like this, a start offset never stands above its recovery point (I2).
         starts = {name: min(start, self.recovery_points[name]) for name, start in self.log_start_offsets.items()}
         for name, offsets in (
@@ -92,6 +102,9 @@ class LogDirectory:
         self._set_aside: dict[TopicPartition, LogCheckpoint] = {}
         self._checkpointed: set[TopicPartition] = set()
         self._deleted: list[str] = []
+        self._asides: set[str] = set()
+        self._noted: set[str] = set()
+        self._removed: list[str] = []
         self.failures: dict[TopicPartition, StorageFailure] = {}
         self.started_clean = False
         self.started_whole = False
@@ -114,6 +127,9 @@ class LogDirectory:
         watermarks = self._read_offsets(HIGH_WATERMARKS) or {}
         self._checkpointed = set(recovery_points or ()) | set(starts) | set(cleaned)
         names = [name for name, is_directory, _ in disk.list_directory(path) if is_directory]
+        self._asides = set(filter(is_aside, names))
+        self._noted = set((disk.read_file(f"{path}/{ASIDE_NOTED}") or b"").decode(errors="replace").splitlines())
+        lately = self._asides - self._noted
         for name in names:
             if name.endswith(DELETED_DIRECTORY):
                 self._deleted.append(f"{path}/{name}")
@@ -131,7 +147,7 @@ class LogDirectory:
             recovery_points is not None
             and not self.failures
             and not disk.exists(f"{path}/{LOSS_FOUND}")
-            and all(partition in self._logs or _was_put_aside(partition, names) for partition in recovery_points)
+            and all(partition in self._logs or _was_put_aside(partition, lately) for partition in recovery_points)
             and not any(log.lacks_committed for log in self._logs.values())
         )
         self.started_whole = self.started_kept and not has_mended
@@ -197,14 +213,16 @@ class LogDirectory:
         count = 0
         while self._deleted:
             self._disk.remove_tree(self._deleted[-1])
-            self._deleted.pop()
+            self._removed.append(self._deleted.pop().rpartition("/")[2])
             count += 1
         return count
 
     def begin_checkpoint(self) -> DirectoryCheckpoint:
         """Gather what a checkpoint has to write."""
         tickets: list[tuple[PartitionLog, CheckpointTicket]] = []
-        checkpoint = DirectoryCheckpoint(self._disk, self.path, tickets, {}, {}, {}, {})
+        while self._removed:
+            self._asides.discard(self._removed.pop())
+        checkpoint = DirectoryCheckpoint(self._disk, self.path, tickets, {}, {}, {}, {}, sorted(self._asides))
         for partition, known in self._set_aside.items():
             if known.recovery_point is not None:
                 _note_offsets(checkpoint, partition, known)
@@ -223,6 +241,7 @@ class LogDirectory:
 
     def complete_checkpoint(self, checkpoint: DirectoryCheckpoint) -> None:
         """The checkpoint has been written."""
+        self._noted = set(checkpoint.asides)
         for log, ticket in checkpoint.tickets:
             if log.partition not in checkpoint.failures:
                 log.complete_checkpoint(ticket)
@@ -255,8 +274,13 @@ class LogDirectory:
         if not self._disk.exists(directory):
             return None
         number = 0
-        while self._disk.exists(target := f"{self.path}/{aside_directory(partition, f'{number:08x}', suffix)}"):
+        # A name that the checkpoints know, be it of a directory that is gone, would tell the next start nothing new.
+        while (name := aside_directory(partition, f"{number:08x}", suffix)) in self._noted or self._disk.exists(
+            f"{self.path}/{name}"
+        ):
             number += 1
+        target = f"{self.path}/{name}"
+        self._asides.add(name)
         self._disk.rename(directory, target)
         self._disk.sync_directory(self.path)
         return target
@@ -302,8 +326,6 @@ def _note_offsets(checkpoint: DirectoryCheckpoint, partition: TopicPartition, kn
         checkpoint.high_watermarks[partition] = known.high_watermark
 
 
-def _was_put_aside(partition: TopicPartition, directories: Iterable[str]) -> bool:
+def _was_put_aside(partition: TopicPartition, lately: Iterable[str]) -> bool:
     """Whether a log that is not there was deleted or set aside on purpose, after the checkpoints were written."""
-    prefix = partition_directory(partition) + "."
-    kinds = (DELETED_DIRECTORY, STRAY_DIRECTORY)
-    return any(name.startswith(prefix) and name.endswith(kinds) for name in directories)
+    return any(is_aside_of(name, partition) for name in lately)

@@ -416,6 +416,53 @@ def test_a_directory_without_readable_recovery_points_did_not_start_whole() -> N
     assert not start(disk).started_whole
 
 
+def test_a_log_set_aside_long_ago_does_not_hide_the_loss_of_the_one_made_in_its_place() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    directory.set_aside(A)
+    fill(directory.create(A, topic_id=TOPIC_ID, now_ms=NOW_MS), 3)
+    directory.close()
+    disk.remove_tree("data/logs/a-0")
+    again = start(disk)
+    assert not again.started_whole
+    assert not again.started_kept
+
+
+def test_a_log_of_another_topic_set_aside_lately_does_not_hide_a_loss() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    other = TopicPartition("a-0.x", 1)
+    directory.create(other, topic_id=TOPIC_ID, now_ms=NOW_MS)
+    directory.checkpoint()
+    directory.set_aside(other)
+    disk.crash("process")
+    disk.remove_tree("data/logs/a-0")
+    assert not start(disk).started_whole
+
+
+def test_a_log_deleted_twice_under_the_same_name_is_not_missed() -> None:
+    disk = new_disk()
+    directory = with_two_logs(disk)
+    directory.delete(A)
+    directory.create(A, topic_id=TOPIC_ID, now_ms=NOW_MS)
+    directory.checkpoint()
+    assert directory.remove_deleted() == 1
+    directory.delete(A)
+    disk.crash("process")
+    assert start(disk).started_whole
+
+
+def test_a_log_with_the_longest_name_deleted_on_purpose_is_not_missed() -> None:
+    disk = new_disk()
+    directory = start(disk)
+    longest = TopicPartition("t" * 249, 0)
+    directory.create(longest, topic_id=TOPIC_ID, now_ms=NOW_MS)
+    directory.checkpoint()
+    directory.delete(longest)
+    disk.crash("process")
+    assert start(disk).started_whole
+
+
 def test_logs_deleted_or_set_aside_on_purpose_since_the_last_checkpoint_are_not_missed() -> None:
     disk = new_disk()
     directory = with_two_logs(disk)
