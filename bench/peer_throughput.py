@@ -7,7 +7,7 @@ only. A server that discards (`bench.peer_sink`), or for the others their own wa
 
 import contextlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -116,39 +116,71 @@ def together(session: Session) -> Iterator[Sample]:
 
 
 def consume(session: Session) -> Iterator[Sample]:
-    """What was published before, from the kernel's memory and from the device."""
+    """What was published before, from the kernel's memory and from the device.
+
+    Systems that speak Kafka's protocol hold the same batches; a client that publishes makes smaller ones for a server
+    that answers sooner, and small batches cost the reader more.
+    """
     for value_bytes, label in _SIZES[:2]:
-        queue = session.queue()
-        sent = session.publish_by_client(queue, value_bytes, _count(session, value_bytes))["messages"]
-        load = {"role": "consume", "queue": queue, "count": sent}
+        by_kafka = session.speaks_kafka and not session.is_sink
+        if by_kafka:
+            total = session.context.sized(600 * MEGABYTE, 4 * MEGABYTE)
+            queue = session.publish_ready_made(value_bytes, 0, total)["queue"]
+            plan, there = make_plan(session, queue)
+        else:
+            queue = session.queue()
+            there = session.publish_by_client(queue, value_bytes, _count(session, value_bytes))["messages"]
+        load = {"role": "consume", "queue": queue, "count": min(there, _count(session, value_bytes))}
 
         def read(load: dict[str, Any] = load) -> dict[str, Any]:
             return session.running.load(load)
 
         yield from session.timed(f"{label}, {CLIENT}, cached data", read)
+        if session.speaks_kafka:
+            yield from session.timed(f"{label}, two clients, cached data", _by_two(read))
+        if by_kafka:
+            yield from _consume_ready_made(session, f"{label}, {READY_MADE}, cached data", plan, there, rounds=3)
         if session.running.system.protocol in (Protocol.KAFKA, Protocol.NATS) and not session.is_sink:
             session.forget_pages()
             yield from session.timed(f"{label}, {CLIENT}, cold data", read)
-        if session.speaks_kafka and not session.is_sink:
-            yield from _consume_ready_made(session, label, value_bytes)
+        if by_kafka:
+            session.forget_pages()
+            yield from _consume_ready_made(session, f"{label}, {READY_MADE}, cold data", plan, there, rounds=1)
 
 
-def _consume_ready_made(session: Session, label: str, value_bytes: int) -> Iterator[Sample]:
-    total = session.context.sized(600 * MEGABYTE, 4 * MEGABYTE)
-    queue = session.publish_ready_made(value_bytes, 0, total)["queue"]
-    plan, messages = make_plan(session, queue)
+def _by_two(read: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+    """Two readers of everything at once: one alone is limited by what its own thread can take."""
 
-    def read(rounds: int, warmup: int) -> dict[str, Any]:
+    def run() -> dict[str, Any]:
+        with ThreadPoolExecutor(2) as pool:
+            results = [future.result() for future in [pool.submit(read), pool.submit(read)]]
+        return {
+            "messages": sum(result["messages"] for result in results),
+            "messages_in_all": sum(result["messages_in_all"] for result in results),
+            "seconds": max(result["seconds"] for result in results),
+        }
+
+    return run
+
+
+def _consume_ready_made(
+    session: Session, case: str, plan: FetchPlan, messages: int, *, rounds: int
+) -> Iterator[Sample]:
+    """Read all so many times; what is read more than once is read once more before, uncounted."""
+    requests = len(plan.request_sizes)
+    warmup = requests if rounds > 1 else 0
+
+    def read() -> dict[str, Any]:
         load = plan.load(session.running.port, 1, 2, _FETCH_SECONDS_MAX)
-        load |= {"requests": rounds * len(plan.request_sizes), "warmup_requests": warmup}
+        load |= {"requests": rounds * requests, "warmup_requests": warmup}
         result = run_helper("bench.load_client", load)
-        share = result["requests"] / len(plan.request_sizes)
-        in_all = messages * (result["requests"] + warmup) / len(plan.request_sizes)
-        return {"messages": messages * share, "messages_in_all": in_all, "seconds": result["seconds"]}
+        return {
+            "messages": messages * result["requests"] / requests,
+            "messages_in_all": messages * (result["requests"] + warmup) / requests,
+            "seconds": result["seconds"],
+        }
 
-    yield from session.timed(f"{label}, {READY_MADE}, cached data", lambda: read(3, len(plan.request_sizes)))
-    session.forget_pages()
-    yield from session.timed(f"{label}, {READY_MADE}, cold data", lambda: read(1, 0))
+    yield from session.timed(case, read)
 
 
 def make_plan(session: Session, queue: str) -> tuple[FetchPlan, int]:
