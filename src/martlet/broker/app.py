@@ -262,10 +262,11 @@ class BrokerApp:
         partitions.on_may_join = in_sync.may_join
         options = ControllerOptions(
             lease_ms=settings.lease_ms,
+            layers=layers,
             imbalance_percent=settings.leader_imbalance_percent,
             balance_interval_ms=settings.leader_balance_interval_ms,
         )
-        controller = Controller(me, commits, keeper, self._clock, layers, options, self.fail)
+        controller = Controller(me, commits, keeper, self._clock, options, self._metrics, self.fail)
         feed.add_listener(controller.follow)
         fetching = self._make_replica_fetching(me, feed.image, partitions)
         partitions.on_roles_changed = fetching.roles_changed

@@ -99,6 +99,11 @@ class _BrokerCollector(Collector):
         yield CounterMetricFamily(
             "martlet_damaged_reads", "Reads refused because a sole copy is damaged there.", metrics.damaged_reads
         )
+        yield CounterMetricFamily(
+            "martlet_unclean_elections",
+            "Elections begun by this broker of a leader that may lack acknowledged messages.",
+            metrics.unclean_elections,
+        )
         yield CounterMetricFamily("martlet_flush_failures", "Flushes the disk failed.", metrics.flush_failures)
         yield _histogram("martlet_loop_lag_seconds", "Lateness of the event loop.", metrics.loop_lag_seconds)
 

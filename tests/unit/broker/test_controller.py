@@ -112,7 +112,10 @@ def test_an_election_without_an_answer_is_looked_up_and_not_made_twice(fault: Co
         assert controller.partition("t").leader_epoch == 1
 
 
-def test_an_election_that_may_lose_messages_is_never_silent(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("fault", [None, CommitFault.AFTER])
+def test_an_election_that_may_lose_messages_is_never_silent(
+    caplog: pytest.LogCaptureFixture, fault: CommitFault | None
+) -> None:
     with SimWorld(6) as world, caplog.at_level(logging.CRITICAL):
         members = start_members(world, 3)
         world.run_for(2 * LEASE_MS)
@@ -124,9 +127,14 @@ def test_an_election_that_may_lose_messages_is_never_silent(caplog: pytest.LogCa
         world.run_until(lambda: controller.partition("t").isr_ids() == [one.number], 20_000)
         one.kill(power_loss=True)
         two.start()
+        if fault is not None:
+            world.store_server.lose_next_commit(fault)
         world.run_until(lambda: controller.partition("t").leader == two.number, 30_000)
         world.run_for(100)
-        assert any("may lack acknowledged messages" in record.getMessage() for record in caplog.records)
+        told = [record.getMessage() for record in caplog.records]
+        assert any("about to elect" in message for message in told)
+        assert any("from now on" in message for message in told) == (fault is None), "by then nobody knew"
+        assert controller.services.metrics.unclean_elections >= 1
 
 
 def test_the_last_one_in_sync_does_not_lead_with_an_empty_disk_and_an_operator_chooses_another(

@@ -27,6 +27,7 @@ from martlet.cluster.partition_plans import PORTION
 from martlet.cluster.records import PartitionRecord, encode_partition
 from martlet.cluster.store import CommitPlan, CommitResult, LeaseId, StoreUnavailable, UnknownOutcome, commit_plan
 from martlet.cluster.topic_decisions import TopicWish
+from martlet.observe.metrics import BrokerMetrics
 from martlet.testing.sim_store import SimStore
 from tests.unit.broker.admin_bench import AdminBench, Site
 
@@ -74,6 +75,7 @@ class _Parts:
     admin: TopicAdmin
     image: MetadataImage
     clock: Clock
+    metrics: BrokerMetrics
     topic_settings: _Settings = field(default_factory=_Settings)
 
 
@@ -84,11 +86,12 @@ class Bench:
     site: Site
     benches: list[AdminBench]
     store: TroubledStore
+    metrics: BrokerMetrics = field(default_factory=BrokerMetrics)
 
     @property
     def broker(self) -> BrokerServices:
         first = self.benches[0]
-        return cast(BrokerServices, _Parts(first.admin, first.image, self.site.clock))
+        return cast(BrokerServices, _Parts(first.admin, first.image, self.site.clock, self.metrics))
 
     async def show(self, broker: int) -> None:
         """The broker gets its lease."""
@@ -223,8 +226,9 @@ async def test_many_partitions_go_in_portions_and_one_lost_portion_is_made_up_fo
     assert all(bench.partition(TopicPartition("t", index)).adding == (2,) for index in range(count))
 
 
+@pytest.mark.parametrize("answer_is_lost", [False, True])
 async def test_an_unclean_election_takes_whoever_is_there_and_says_so_loudly(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    bench: Bench, caplog: pytest.LogCaptureFixture, answer_is_lost: bool
 ) -> None:
     await _make(bench, [2, 1])
     # Broker 1 leaves the in-sync set, then broker 2, the last complete one, goes.
@@ -232,10 +236,14 @@ async def test_an_unclean_election_takes_whoever_is_there_and_says_so_loudly(
     await bench.lose(2)
     clean = (await elect_leaders(bench.broker, [T0], unclean=False))[T0]
     assert clean is not None
+    bench.store.loses_answer = answer_is_lost
     assert await elect_leaders(bench.broker, [T0], unclean=True) == {T0: None}
     assert bench.partition().leader == 1
-    assert "messages that were acknowledged may be lost" in caplog.text
-    assert caplog.records[-1].levelname == "CRITICAL"
+    told = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
+    assert "t-0: about to elect broker 1" in told[0]
+    assert "messages that were acknowledged may be lost" in told[0]
+    assert len(told) == (1 if answer_is_lost else 2)
+    assert bench.metrics.unclean_elections == 1
 
 
 def _without(bench: Bench, broker: int) -> CommitPlan:

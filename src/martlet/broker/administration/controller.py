@@ -23,6 +23,7 @@ from typing import Final
 from martlet.base.clock import Clock
 from martlet.base.errors import DiskFull
 from martlet.base.ids import LeaderEpoch, Member, TopicPartition
+from martlet.broker.administration.unclean_notice import announce_unclean
 from martlet.broker.membership.lease_keeper import LeaseKeeper
 from martlet.broker.membership.metadata_commits import MetadataCommits
 from martlet.cluster.configs import BrokerLayers
@@ -32,6 +33,7 @@ from martlet.cluster.image import ImageDelta
 from martlet.cluster.liveness import BrokerStates, FencingGuard, plan_controller_role, read_states
 from martlet.cluster.partition_plans import PORTION, Decision, PartitionsPlan
 from martlet.cluster.store import LeaseLost, StoreClosed, StoreUnavailable, UnknownOutcome
+from martlet.observe.metrics import BrokerMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +49,8 @@ class ControllerOptions:
     """How the controller of this process goes about its work."""
 
     lease_ms: int
+    layers: Callable[[], BrokerLayers]
+    """The settings in force for all topics, as they are now."""
     imbalance_percent: int = 10
     balance_interval_ms: int = 300_000
     """Time between looks for leaders that have strayed; 0: never."""
@@ -61,8 +65,8 @@ class Controller:
         commits: MetadataCommits,
         keeper: LeaseKeeper,
         clock: Clock,
-        layers: Callable[[], BrokerLayers],
         options: ControllerOptions,
+        metrics: BrokerMetrics,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._me = me
@@ -70,8 +74,9 @@ class Controller:
         self._image = commits.image
         self._keeper = keeper
         self._clock = clock
-        self._layers = layers
+        self._layers = options.layers
         self._options = options
+        self._metrics = metrics
         self._on_failure = on_failure
         self._guard = FencingGuard(options.lease_ms, clock.monotonic_ms())
         self._portion = PORTION
@@ -81,7 +86,6 @@ class Controller:
         self._task: asyncio.Task[None] | None = None
         self.elections = 0
         """Leaders elected by this process."""
-        self.unclean_elections = 0
 
     @property
     def has_role(self) -> bool:
@@ -168,6 +172,7 @@ class Controller:
         plans = list(plan_round(self._image, states, self._layers(), options))
         lost = 0
         for plan in plans:
+            announce_unclean(plan.decisions, self._metrics)
             if await self._commits.commit(plan.commit):
                 self._report(plan)
             else:
@@ -181,7 +186,6 @@ class Controller:
         elected = [decision for decision in elections if decision.after.leader is not None]
         without = [decision for decision in elections if decision.after.leader is None]
         self.elections += len(elected)
-        self.unclean_elections += len(plan.unclean)
         if elected:
             logger.info("%d partition(s) got another leader: %s", len(elected), _some(map(_described, elected)))
         if without:

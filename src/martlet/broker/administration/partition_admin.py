@@ -22,6 +22,7 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, TopicPartition
+from martlet.broker.administration.unclean_notice import announce_unclean
 from martlet.broker.services import BrokerServices
 from martlet.cluster.controller_decisions import decide_requested_election, topic_rules
 from martlet.cluster.liveness import BrokerStates, read_states
@@ -93,6 +94,7 @@ async def _carry_out_portion(
         if not decisions:
             return
         for plan in list(plan_partitions(decisions, broker.image)):
+            announce_unclean(plan.decisions, broker.metrics)
             if await broker.admin.commit(plan.commit):
                 for decision in plan.decisions:
                     outcomes[decision.partition] = None
