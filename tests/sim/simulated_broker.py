@@ -12,6 +12,7 @@ from martlet.broker.beside import run_as_task
 from martlet.broker.ports import BrokerPorts
 from martlet.broker.serving.request import Address
 from martlet.broker.settings import BrokerSettings
+from martlet.broker.workers import LoopWorkers
 from martlet.cluster.store import MetaStore
 from martlet.testing.sim_host import SimHost
 
@@ -34,6 +35,7 @@ def simulated_ports(host: SimHost) -> BrokerPorts:
         randomness=host.randomness,
         open_store=open_store,
         run_beside=run_as_task,
+        make_workers=LoopWorkers,
         host_name=lambda: host.name,
         bind=bind,
         # A machine runs one process in these tests.

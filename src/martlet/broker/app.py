@@ -159,6 +159,7 @@ class BrokerApp:
         logs.open(self._clock.now_ms(), topic_settings.options_for)
         me = await self._join_cluster(membership, logs)
         partitions = PartitionTable(me, image, logs, topic_settings, self._metrics, self._clock, self.fail)
+        partitions.wait_with(self._ports.make_workers)
         partitions.may_act = membership.keeper.may_act
         await self._open_partitions(feed, logs, partitions)
         housekeeping = Housekeeping(settings, self._clock, self._disk, logs, partitions)
@@ -296,6 +297,7 @@ class BrokerApp:
     async def _close_logs(self, logs: LogDirectory, partitions: PartitionTable) -> None:
         await partitions.flusher.flush_all(partitions.open_partitions())
         await partitions.flusher.aclose()
+        partitions.readers.close()
         logs.close(clean=self._failure is None)
 
     def _start_groups(self, feed: MetadataFeed, admin: TopicAdmin, partitions: PartitionTable) -> GroupCoordinator:

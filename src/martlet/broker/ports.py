@@ -18,6 +18,7 @@ from martlet.broker.membership.directory_lock import hold_directory
 from martlet.broker.membership.metadata_store import OpenStore, open_metadata_store
 from martlet.broker.serving.listener import bind
 from martlet.broker.serving.request import Address
+from martlet.broker.workers import MakeWorkers, ThreadWorkers
 
 
 def raise_file_limit() -> int:
@@ -41,6 +42,8 @@ class BrokerPorts:
     """Opens a connection of the caller's own to the metadata store that the settings name."""
     run_beside: RunBeside = run_in_thread
     """Runs what must go on while the event loop is busy; in a simulation a task does (`run_as_task`)."""
+    make_workers: MakeWorkers = ThreadWorkers
+    """Makes those who wait for the device; in a simulation the loop does (`LoopWorkers`)."""
     host_name: Callable[[], str] = socket.gethostname
     """How other machines may find this one when nothing else is known."""
     bind: Callable[[Address], socket.socket] = bind

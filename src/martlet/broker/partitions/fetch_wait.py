@@ -225,8 +225,7 @@ class WaitingFetch:
         else:
             self._send(look, contents)
             return
-        loop = asyncio.get_running_loop()
-        reading = loop.run_in_executor(None, lambda: [_read(found.slice) for found in look.found])
+        reading = self._broker.partitions.readers.run(lambda: [_read(found.slice) for found in look.found])
         reading.add_done_callback(lambda done: self._send(look, _as_it_was(look, done.result())))
 
     def _send(self, look: Look, contents: list[bytes | StorageFailure]) -> None:

@@ -1,6 +1,6 @@
 """Forces appended batches to the device, grouped: while one flush of a partition runs, the next one gathers.
 
-The waiting is done by a small pool of threads, because `fdatasync` blocks outside the interpreter lock; all
+The waiting is done by a few threads, because `fdatasync` blocks outside the interpreter lock; all
 state is touched on the event loop only. A flush that fails takes the log offline: its data's fate is unknown and
 trying again would hide it.
 """
@@ -8,16 +8,17 @@ trying again would hide it.
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from martlet.base.errors import StorageFailure
 from martlet.broker.partitions.flush_policy import FlushMode
 from martlet.broker.partitions.partition import Partition
+from martlet.broker.workers import ThreadWorkers, Workers
 from martlet.log.flushing import FlushTicket
 from martlet.observe.metrics import BrokerMetrics
 
-_THREADS: Final = 4
+FLUSHES_MAX: Final = 4
+"""Partitions that are flushed at once."""
 
 
 class Flusher:
@@ -26,7 +27,8 @@ class Flusher:
     def __init__(self, metrics: BrokerMetrics, on_failure: Callable[[Partition, StorageFailure], None]) -> None:
         self._metrics = metrics
         self._on_failure = on_failure
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="martlet-flush")
+        self.workers: Workers = ThreadWorkers("martlet-flush", FLUSHES_MAX)
+        """Who waits for the device."""
         self._again: set[Partition] = set()
         self._interval_due: dict[Partition, asyncio.TimerHandle] = {}
         self._waiting: dict[Partition, list[asyncio.Future[None]]] = {}
@@ -63,7 +65,7 @@ class Flusher:
         partition.unflushed_bytes = partition.unflushed_messages = 0
         self._running += 1
         self._idle.clear()
-        syncing = asyncio.get_running_loop().run_in_executor(self._pool, _sync, ticket)
+        syncing = self.workers.run(lambda: _sync(ticket))
         syncing.add_done_callback(lambda done: self._synced(partition, ticket, *_outcome(done)))
 
     async def flush_all(self, partitions: list[Partition]) -> None:
@@ -85,7 +87,7 @@ class Flusher:
             handle.cancel()
         self._interval_due.clear()
         await self._idle.wait()
-        self._pool.shutdown()
+        self.workers.close()
 
     async def _next_flush(self, partition: Partition) -> None:
         future = asyncio.get_running_loop().create_future()
@@ -125,7 +127,7 @@ class Flusher:
 
 
 def _sync(ticket: FlushTicket) -> tuple[StorageFailure | None, float]:
-    """Runs in a pool thread: wait for the device; what went wrong, and the seconds it took."""
+    """Runs in a thread: wait for the device; what went wrong, and the seconds it took."""
     started = time.perf_counter()
     failure: StorageFailure | None = None
     try:

@@ -13,15 +13,17 @@ Proved by: tests/unit/broker/test_partition_table.py
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
 from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, DiskFull, ErrorCode, LogDamaged, StorageFailure
 from martlet.base.ids import Member, TopicId, TopicPartition
 from martlet.broker.partitions.flush_policy import FlushPolicy, decide_flush_mode
-from martlet.broker.partitions.flusher import Flusher
+from martlet.broker.partitions.flusher import FLUSHES_MAX, Flusher
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_role import Role, role_of
 from martlet.broker.partitions.topic_settings import TopicSettings
+from martlet.broker.workers import MakeWorkers, ThreadWorkers, Workers
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.records import PartitionRecord, TopicRecord
 from martlet.log.log_directory import LogDirectory
@@ -29,6 +31,9 @@ from martlet.log.partition_log import PartitionLog
 from martlet.observe.metrics import BrokerMetrics
 
 logger = logging.getLogger(__name__)
+
+_READS_MAX: Final = 6
+"""Fetches whose bytes are read from the device at once."""
 
 
 class PartitionTable:
@@ -54,6 +59,8 @@ class PartitionTable:
         self._hosted: dict[tuple[str, int], Partition] = {}
         self._led: dict[tuple[str, int], Partition] = {}
         self.flusher = Flusher(metrics, self.storage_failed)
+        self.readers: Workers = ThreadWorkers("martlet-read", _READS_MAX)
+        """Who reads what is not in the kernel's memory."""
         self.full_since_ms: int | None = None
         """When the disk was found full; publishes are refused until there is space again."""
         self.on_roles_changed: Callable[[Collection[Partition]], None] = lambda partitions: None
@@ -62,6 +69,11 @@ class PartitionTable:
         """Hears of a led partition with a follower that has caught up and is not in sync yet."""
         self.may_act: Callable[[], bool] = lambda: True
         """Whether the cluster still counts on this process; if not, somebody else may lead what is led here."""
+
+    def wait_with(self, make_workers: MakeWorkers) -> None:
+        """Have others wait for the device; before anything is read or written."""
+        self.flusher.workers = make_workers("martlet-flush", FLUSHES_MAX)
+        self.readers = make_workers("martlet-read", _READS_MAX)
 
     # --- looking up
 
