@@ -4,6 +4,7 @@ The tests share a cluster and leave it whole. Growing and shrinking a cluster un
 """
 
 import json
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 from confluent_kafka import ElectionType, Producer, TopicCollection
 from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
 from tests.cluster.running_cluster import RunningCluster
 from tests.unit.cli.command_line import Ran
@@ -212,6 +214,37 @@ def test_partitions_move_with_their_messages_and_leaders(cluster: RunningCluster
     admin = cluster.admin()
     described = admin.describe_topics(TopicCollection(["moved"]))["moved"].result(10)
     assert {replica.id for partition in described.partitions for replica in partition.replicas} == {3}
+
+
+def test_a_move_is_throttled_and_its_rate_changed_while_it_runs(cluster: RunningCluster, martlet: Martlet) -> None:
+    done(martlet("topic", "create", "slowly", "--partitions", "1", "--replication", "1"))
+    done(martlet("partition", "move", "slowly", "--replicas", "1"))
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    for _ in range(40):
+        producer.produce("slowly", b"x" * 100_000)
+    assert producer.flush(30) == 0
+    begun = done(martlet("partition", "move", "slowly", "--replicas", "2", "--throttle", "200000", "--no-wait"))
+    assert "200,000 bytes per second" in begun.stderr
+
+    def is_moving() -> bool:
+        return partitions_of(martlet, "slowly")[0]["moving_to"] is not None
+
+    began = time.monotonic()
+    while time.monotonic() < began + 5:
+        assert is_moving(), "4 MB take 20 s at this rate"
+        time.sleep(0.5)
+    assert cluster.brokers[2].log_size("slowly-0") < 3_000_000
+    again = done(martlet("partition", "move", "slowly", "--replicas", "2", "--throttle", "0"))
+    assert "no limit" in again.stderr
+    cluster.wait_until(lambda: not is_moving(), "the move to end without a throttle")
+    assert time.monotonic() < began + 18, "it did not go on at the old rate"
+    quick = done(martlet("partition", "move", "slowly", "--replicas", "3", "--throttle", "100000000"))
+    assert "moved 1 partition" in quick.stderr
+    admin = cluster.admin()
+    for resource in (ConfigResource("topic", "slowly"), ConfigResource("broker", "3")):
+        (described,) = admin.describe_configs([resource]).values()
+        left = {name for name, entry in described.result(10).items() if "throttled" in name and not entry.is_default}
+        assert not left, "the command takes away what it has set"
 
 
 def test_a_move_to_a_broker_that_is_away_is_listed_and_cancelled(

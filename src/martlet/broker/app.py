@@ -272,6 +272,7 @@ class BrokerApp:
         fetching = self._make_replica_fetching(me, feed.image, partitions)
         partitions.on_roles_changed = fetching.roles_changed
         feed.add_listener(fetching.follow_brokers)
+        feed.add_listener(fetching.follow_settings)
         for part in (controller, in_sync, fetching):
             part.start()
             self._stack.push_async_callback(part.aclose)

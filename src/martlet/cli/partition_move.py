@@ -27,6 +27,7 @@ from martlet.cli.partition_selection import (
     selects_partitions,
     tell_refused,
 )
+from martlet.cli.partition_throttle import end_throttle, set_throttle
 from martlet.cli.progress import Progress
 from martlet.cli.session import run_with_cluster
 
@@ -52,6 +53,7 @@ class _Job:
     replication: int | None
     at_once: int
     waits: bool
+    throttle: int | None
 
 
 @dataclass(slots=True)
@@ -90,6 +92,12 @@ class _Tally:
     metavar="N",
     help="Partitions that move at the same time.",
 )
+@click.option(
+    "--throttle",
+    type=click.IntRange(min=0),
+    metavar="BYTES",
+    help="Bytes per second that a broker copies at most; also changes the rate of moves under way. 0 takes it away.",
+)
 @click.option("--wait/--no-wait", "waits", default=True, help="Follow the moves to their end.  [default: wait]")
 @json_option
 @connects
@@ -102,6 +110,7 @@ def move(
     cancel: bool,
     dry_run: bool,
     at_once: int,
+    throttle: int | None,
     waits: bool,
     as_json: bool,
     target: Target,
@@ -115,13 +124,13 @@ def move(
     \b
     After a cluster has grown from one broker to three:
       martlet partition move --all-topics --replication 3
-    Everything onto the brokers 2 and 3:
-      martlet partition move --all-topics --to 2,3
+    Everything onto the brokers 2 and 3, each copying 20 MB per second at most:
+      martlet partition move --all-topics --to 2,3 --throttle 20000000
     One partition, by hand:
       martlet partition move orders:0 --replicas 3,1
     """
     check_selection(selections, all_topics)
-    if cancel and (to or replicas or replication or dry_run):
+    if cancel and (to or replicas or replication or dry_run or throttle is not None):
         raise click.UsageError("--cancel goes with a selection only")
     if replicas and (to or replication):
         raise click.UsageError("--replicas says everything; --to and --replication do not go with it")
@@ -133,6 +142,7 @@ def move(
         replication=replication,
         at_once=at_once,
         waits=waits,
+        throttle=throttle,
     )
     if cancel:
         return _cancel(target, job, as_json)
@@ -236,6 +246,11 @@ def _summary(tally: _Tally) -> str:
 
 def _move(target: Target, job: _Job, tally: _Tally, as_json: bool) -> int:
     if not tally.wished:
+        if job.throttle is not None:
+            run_with_cluster(target, lambda cluster: _change_throttle(cluster, job, tally))
+            if not as_json:
+                rate = f"{job.throttle:,} bytes per second" if job.throttle else "no limit"
+                print_note(f"the throttle of those that move: {rate}")
         if as_json:
             print_json(_result(tally))
         else:
@@ -252,6 +267,7 @@ def _move(target: Target, job: _Job, tally: _Tally, as_json: bool) -> int:
             f"{len(tally.done):,} of {len(tally.wished):,} moved; the cluster goes on with the {tally.under_way:,} "
             "that have begun (`martlet partition list --moving`), and the same command again moves the rest"
         )
+        _note_throttle(job)
         raise
     finally:
         progress.end()
@@ -262,10 +278,16 @@ def _move(target: Target, job: _Job, tally: _Tally, as_json: bool) -> int:
         print_note(f"moved {format_count(len(tally.done), 'partition')} in {duration}")
     else:
         print_note(f"{format_count(tally.under_way, 'move')} begun; `martlet partition list --moving` shows them")
+        _note_throttle(job)
     if tally.refused:
         refused = [f"{where}: {error}" for where, error in sorted(tally.refused.items())]
         tell_refused(refused, "were not moved" if len(refused) > 1 else "was not moved")
     return ExitCode.OK
+
+
+def _note_throttle(job: _Job) -> None:
+    if job.throttle:
+        print_note(f"they copy at {job.throttle:,} bytes per second until the same command says --throttle 0")
 
 
 def _result(tally: _Tally) -> dict[str, Any]:
@@ -283,6 +305,7 @@ async def _carry_out(cluster: "Cluster", job: _Job, tally: _Tally, progress: Pro
 
     admin = ClusterAdmin(cluster)
     waiting = sorted(tally.wished)
+    throttled = await _change_throttle(cluster, job, tally)
     if not job.waits:
         await _begin(admin, tally, waiting)
         return
@@ -297,8 +320,24 @@ async def _carry_out(cluster: "Cluster", job: _Job, tally: _Tally, progress: Pro
             progress.show(await _story(admin, tally, moving))
             await asyncio.sleep(_LOOK_SECONDS)
     await _look_back(cluster, tally)
+    if throttled:
+        await end_throttle(cluster, throttled)
     # Leaders follow by themselves within minutes; whoever waits for the moves wants to see it even now.
     await admin.elect(tally.done)
+
+
+async def _change_throttle(cluster: "Cluster", job: _Job, tally: _Tally) -> list[str]:
+    """The throttle as it was asked for; returns the topics in whose settings it is to be taken away in the end."""
+    from martlet.client.cluster_admin import ClusterAdmin
+
+    if job.throttle is None:
+        return []
+    if not job.throttle:
+        await end_throttle(cluster, sorted({where.topic for where in tally.before}))
+        return []
+    moving = await ClusterAdmin(cluster).moves()
+    chosen = {where: move for where, move in moving.items() if where in tally.before}
+    return await set_throttle(cluster, job.throttle, tally.wished, tally.before, chosen)
 
 
 async def _begin(admin: "ClusterAdmin", tally: _Tally, portion: Sequence[TopicPartition]) -> None:

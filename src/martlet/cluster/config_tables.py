@@ -79,11 +79,12 @@ _TOPIC_ROWS: Final = (
     ),
     _Row(
         "leader.replication.throttled.replicas", "", _LIST, "", throttled_replicas,
-        "Replicas whose sending is throttled while partitions move: partition:broker pairs, or * for all.",
+        "Accepted for compatibility: Martlet slows copying down where it is received.",
     ),
     _Row(
         "follower.replication.throttled.replicas", "", _LIST, "", throttled_replicas,
-        "Replicas whose receiving is throttled while partitions move: partition:broker pairs, or * for all.",
+        "Replicas that copy at follower.replication.throttled.rate at most until they are in sync: partition:broker "
+        "pairs, or * for all.",
     ),
     _Row(
         "martlet.flush", "martlet.flush", _STRING, "auto", one_of(*FLUSH_MODES),
@@ -198,6 +199,23 @@ _FIXED_BROKER_CONFIGS: Final = (
     _read_only("socket.request.max.bytes", _INT, "104857600", "Largest request accepted."),
 )
 
+_CHANGEABLE_BROKER_CONFIGS: Final = (
+    ConfigDef(
+        name="follower.replication.throttled.rate",
+        type=_LONG,
+        default=str(LONG_MAX),
+        check=between(1),
+        doc="Bytes per second with which the replicas in follower.replication.throttled.replicas are copied here.",
+    ),
+    ConfigDef(
+        name="leader.replication.throttled.rate",
+        type=_LONG,
+        default=str(LONG_MAX),
+        check=between(1),
+        doc="Accepted for compatibility: Martlet slows copying down where it is received.",
+    ),
+)
+
 _STATED_BROKER_CONFIGS: Final = (
     ("advertised.listeners", _STRING, "Addresses told to clients."),
     ("broker.id", _INT, "Number of this broker, unique in its cluster."),
@@ -241,6 +259,7 @@ TOPIC_CONFIGS: Final = _by_name(*(_topic_config(row) for row in _TOPIC_ROWS))
 
 BROKER_CONFIGS: Final = _by_name(
     *(_broker_twin(row) for row in _TOPIC_ROWS if row.broker),
+    *_CHANGEABLE_BROKER_CONFIGS,
     *_FIXED_BROKER_CONFIGS,
     *(_read_only(name, type_, None, doc, only_when_set=True) for name, type_, doc in _STATED_BROKER_CONFIGS),
 )

@@ -19,8 +19,8 @@ A3 without a failure every move ends: added replicas that are in sync lead to th
 Proved by: tests/unit/cluster/test_reassignment.py, tests/properties/test_controller.py
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode
@@ -230,37 +230,3 @@ def plan_topic_factor(topic: TopicRecord, partitions: Sequence[PartitionRecord])
     key = topic_key(topic.name)
     after = replace(topic, replication_factor=factors.pop())
     return CommitPlan({key: topic.mod_revision}, {key: encode_topic(after)})
-
-
-# --- throttling
-
-
-@dataclass(frozen=True, slots=True)
-class MoveThrottle:
-    """How fast replicas that are being added may be copied, per broker; None: as fast as it goes."""
-
-    leader_bytes_per_second: int | None = None
-    follower_bytes_per_second: int | None = None
-
-
-class ThrottledReplicas(NamedTuple):
-    """The values of a topic's two settings that name who is throttled: `partition:broker` pairs."""
-
-    leaders: str
-    followers: str
-
-
-def throttled_replicas(partitions: Iterable[PartitionRecord]) -> ThrottledReplicas:
-    """Whose copying a throttle slows down: sending by the earlier replicas, receiving by the added ones.
-
-    Replicas that are in sync already are not slowed down, or a busy partition could never finish its move.
-    """
-    leaders: list[str] = []
-    followers: list[str] = []
-    for partition in partitions:
-        in_sync = partition.isr_ids()
-        copying = [broker for broker in partition.adding if broker not in in_sync]
-        if copying:
-            leaders.extend(f"{partition.partition}:{broker}" for broker in earlier_replicas(partition))
-            followers.extend(f"{partition.partition}:{broker}" for broker in copying)
-    return ThrottledReplicas(",".join(leaders), ",".join(followers))

@@ -10,7 +10,10 @@ from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicPartition
 from martlet.client.addresses import Address
 from martlet.client.connection import Connection
-from martlet.cluster.records import PartitionRecord, TopicRecord
+from martlet.cluster.keys import broker_config_key
+from martlet.cluster.move_throttle import THROTTLED_RATE, THROTTLED_REPLICAS
+from martlet.cluster.records import ConfigRecord, PartitionRecord, TopicRecord, encode_configs
+from martlet.cluster.store import CommitPlan
 from martlet.testing.sim_world import SimWorld
 from martlet.wire.fetch import FetchPartition, FetchPartitionResult
 from tests.unit.broker.replica_bench import (
@@ -340,6 +343,61 @@ def test_the_throttle_leaves_copies_that_are_in_sync_alone() -> None:
         await until(lambda: copy.high_watermark == 30, seconds=1)
 
     run_bench(body, throttle_bytes=1_000, bytes_max=2_000)
+
+
+def _set(bench: FetchingBench, topic: dict[str, str] | None = None, rate: int | None = None) -> None:
+    """Change the settings of the topic, of all brokers, or both."""
+    changes: dict[str, bytes] = {}
+    if topic is not None:
+        record = TopicRecord("orders", topic_id_of("orders"), 1, 2, topic)
+        replicas = (BrokerId(1), ME.broker)
+        leader = (Member(BrokerId(1), Incarnation(10)),)
+        led = PartitionRecord(topic_id_of("orders"), 0, replicas, BrokerId(1), LeaderEpoch(1), isr=leader)
+        changes.update(puts(record, led).puts)
+    if rate is not None:
+        configs = {THROTTLED_RATE: str(rate)} if rate else {}
+        changes[broker_config_key(None)] = encode_configs(ConfigRecord(None, configs))
+    bench.fetching.follow_settings(bench.store.commit(CommitPlan(puts=changes)))
+
+
+def test_a_move_is_throttled_where_its_topic_names_it_and_the_rate_changes_while_it_runs() -> None:
+    async def body(bench: FetchingBench) -> None:
+        loop = asyncio.get_running_loop()
+        leader = await bench.add_leader()
+        led = leader.lead(ORDERS)
+        for _ in range(30):
+            led.publish(b"x" * 1_000)
+        _set(bench, topic={THROTTLED_REPLICAS: f"0:{ME.broker}"}, rate=1_000)
+        copy = bench.follow(ORDERS)
+        await asyncio.sleep(5)
+        copied = copy.log.end_offset
+        assert 3 <= copied <= 9, "about a message a second"
+        _set(bench, rate=10_000)
+        began = loop.time()
+        await until(lambda: copy.high_watermark == 30, seconds=6)
+        assert loop.time() - began > 1.0
+
+    run_bench(body, bytes_max=2_000)
+
+
+@pytest.mark.parametrize("how", ["the rate is taken away", "the topic names others"])
+def test_a_throttle_that_is_taken_away_holds_nothing_back_any_more(how: str) -> None:
+    async def body(bench: FetchingBench) -> None:
+        leader = await bench.add_leader()
+        led = leader.lead(ORDERS)
+        for _ in range(30):
+            led.publish(b"x" * 1_000)
+        _set(bench, topic={THROTTLED_REPLICAS: "*"}, rate=100)
+        copy = bench.follow(ORDERS)
+        await asyncio.sleep(5)
+        assert copy.log.end_offset < 10
+        if how == "the rate is taken away":
+            _set(bench, rate=0)
+        else:
+            _set(bench, topic={THROTTLED_REPLICAS: f"0:{ME.broker + 1}"})
+        await until(lambda: copy.high_watermark == 30, seconds=1)
+
+    run_bench(body, bytes_max=2_000)
 
 
 # --- two lanes

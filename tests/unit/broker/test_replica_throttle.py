@@ -33,6 +33,21 @@ def test_a_long_rest_saves_up_no_more_than_a_second() -> None:
     assert throttle.wait_seconds(100.0) == pytest.approx(1.0)
 
 
+def test_a_rate_that_changes_counts_from_then_on_and_for_what_was_taken_too_early() -> None:
+    throttle = ReplicaThrottle(1_000)
+    throttle.took(11_000, now=0.0)
+    assert throttle.wait_seconds(0.0) == pytest.approx(10.0)
+    throttle.change_rate(10_000, now=5.0)
+    assert throttle.wait_seconds(5.0) == pytest.approx(0.5)
+    throttle.change_rate(0, now=5.0)
+    assert throttle.wait_seconds(5.0) == 0.0
+    throttle.took(1 << 30, now=6.0)
+    throttle.change_rate(100, now=7.0)
+    assert throttle.wait_seconds(7.0) == 0.0, "what was taken without a limit is not held against it"
+    throttle.took(200, now=7.0)
+    assert throttle.wait_seconds(7.0) == pytest.approx(1.0)
+
+
 def test_over_a_long_time_the_rate_holds() -> None:
     throttle = ReplicaThrottle(1_000)
     now, taken = 0.0, 0

@@ -14,7 +14,6 @@ from martlet.cluster.reassignment import (
     is_moving,
     list_reassignments,
     plan_topic_factor,
-    throttled_replicas,
     wished_replicas,
 )
 from martlet.cluster.records import DrainRecord, encode_drain
@@ -213,11 +212,3 @@ def test_moves_are_listed_for_those_asked_for() -> None:
     _wish(cluster, [3, 4])
     assert [each.topic for each in list_reassignments(cluster.image, {"t": [0], "x": [0]})] == ["t"]
     assert list(list_reassignments(cluster.image, {"t": [1], "u": [0, 1]})) == []
-
-
-def test_throttled_are_the_senders_and_those_who_still_copy() -> None:
-    cluster = _cluster(1, 2)
-    _wish(cluster, [3, 1])
-    assert throttled_replicas(cluster.image.partitions("t")) == ("0:1,0:2", "0:3")
-    cluster.catch_up()
-    assert throttled_replicas(cluster.image.partitions("t")) == ("", "")

@@ -30,6 +30,8 @@ from martlet.broker.replicas.replica_answer import is_no_news, take_result
 from martlet.broker.replicas.replica_ask import Ask, Asked, compose_ask
 from martlet.broker.replicas.replica_followed import Followed, FollowingPartition
 from martlet.broker.replicas.replica_lane import FetcherContext, FetchLane
+from martlet.broker.replicas.replica_throttle import ReplicaThrottle
+from martlet.cluster.move_throttle import THROTTLED_REPLICAS, is_throttled
 from martlet.wire.fetch import FetchPartitionResult, FetchResponse
 
 logger = logging.getLogger(__name__)
@@ -43,6 +45,8 @@ _BUSY_WAIT_MS: Final = 50
 _BUSY_WITHIN_SECONDS: Final = 1.0
 """A partition that gets data twice within this time is a busy one."""
 _QUIET_AFTER_SECONDS: Final = 2.0
+_THROTTLED_BYTES_MIN: Final = 65_536
+"""What is asked for at once however slow copies may be, because others may be in the same request."""
 _TURN_BYTES: Final = 1 << 20
 """After appending so much the event loop gets its turn."""
 
@@ -104,6 +108,10 @@ class ReplicaFetcher:
         for lane in self._lanes:
             lane.leader_changed()
 
+    def throttle_changed(self) -> None:
+        """Others may be held back from now on, or for another time."""
+        self._change()
+
     def _change(self) -> None:
         self._forget_asks()
         for lane in self._lanes:
@@ -129,16 +137,20 @@ class ReplicaFetcher:
         now = asyncio.get_running_loop().time()
         ready: list[Followed] = []
         wait_seconds: float | None = None
+        bytes_max = self._context.options.bytes_max
         for followed in partitions:
             if not followed.is_followed_from(self.leader):
                 continue
             held_back = self._held_back_seconds(followed, now)
             if held_back <= 0:
                 ready.append(followed)
+                # An answer is counted only when it has come: no more than a second's worth at once.
+                for throttle in self._throttles(followed):
+                    bytes_max = min(bytes_max, max(throttle.rate, _THROTTLED_BYTES_MIN))
             else:
                 wait_seconds = held_back if wait_seconds is None else min(wait_seconds, held_back)
-        ask = compose_ask(ready, self._context.options.bytes_max)
-        if wait_seconds is None and not self._context.throttle.limits:
+        ask = compose_ask(ready, bytes_max)
+        if wait_seconds is None and not (self._context.throttle.limits or self._context.move_throttle.limits):
             lane.ask = ask
         # Never shorter than time is told apart, or the rest of a rounding would make this spin.
         return ask, None if wait_seconds is None else max(wait_seconds, _SHORTEST_WAIT_SECONDS)
@@ -179,17 +191,22 @@ class ReplicaFetcher:
             return followed.pauses_until - now
         if followed.needs_flush and self._awaits_flush(followed, now):
             return min(max(now - followed.flush_awaited_since, _FLUSH_WAIT_SECONDS), _FLUSH_WAIT_SECONDS_MAX)
-        if self._is_throttled(followed):
-            return self._context.throttle.wait_seconds(now)
-        return 0.0
+        return max((throttle.wait_seconds(now) for throttle in self._throttles(followed)), default=0.0)
 
-    def _is_throttled(self, followed: Followed) -> bool:
-        """Whether the throttle is for this partition: it is for copies that are not in sync."""
+    def _throttles(self, followed: Followed) -> list[ReplicaThrottle]:
+        """Which throttles are for this partition: none for a copy that is in sync."""
         context = self._context
-        if not context.throttle.limits:
-            return False
-        record = context.image.partition(*followed.partition.name)
-        return record is None or context.identity.me not in record.isr
+        if not (context.throttle.limits or context.move_throttle.limits):
+            return []
+        name, me = followed.partition.name, context.identity.me
+        record = context.image.partition(*name)
+        if record is not None and me in record.isr:
+            return []
+        throttles = [context.throttle] if context.throttle.limits else []
+        topic = context.image.topic(name.topic) if context.move_throttle.limits else None
+        if topic is not None and is_throttled(topic.configs.get(THROTTLED_REPLICAS, ""), name.partition, me.broker):
+            throttles.append(context.move_throttle)
+        return throttles
 
     # --- taking answers
 
@@ -243,8 +260,8 @@ class ReplicaFetcher:
     def _copied(self, lane: FetchLane, followed: Followed, size: int) -> None:
         now = asyncio.get_running_loop().time()
         self._note_copied(followed, now)
-        if self._is_throttled(followed):
-            self._context.throttle.took(size, now)
+        for throttle in self._throttles(followed):
+            throttle.took(size, now)
         if followed.needs_flush and self._awaits_flush(followed, now):
             lane.fresh_flushes[followed] = None
 

@@ -1,7 +1,8 @@
 """Copying what this broker follows: which partition is fetched from whom, following the metadata.
 
 How it works: every leader broker has a fetcher with one connection and one request under way. The partition table says
-which partitions have another role, leader or epoch now; each then belongs to the fetcher of its leader, or to none.
+which partitions have another role, leader or epoch now; each then belongs to the fetcher of its leader, or to none. The
+throttle on moves follows the settings of this broker and of the topics, so that it can be changed while they run.
 
 Proved by: tests/unit/broker/test_replica_fetching.py
 """
@@ -16,7 +17,9 @@ from martlet.broker.replicas.replica_fetcher import ReplicaFetcher
 from martlet.broker.replicas.replica_followed import FollowingPartition
 from martlet.broker.replicas.replica_lane import FetcherContext, ReplicaFetchOptions, ReplicaPorts
 from martlet.broker.replicas.replica_throttle import ReplicaThrottle
+from martlet.cluster.configs import BrokerLayers
 from martlet.cluster.image import ImageDelta, MetadataImage
+from martlet.cluster.move_throttle import throttled_rate
 from martlet.observe.metrics import OTHER_TOPICS, BrokerMetrics
 
 
@@ -49,6 +52,7 @@ class ReplicaFetching:
     def start(self) -> None:
         """Begin with what is followed now."""
         self._is_running = True
+        self._read_rate()
         self.roles_changed(list(self._table.following()))
         self._watch()
 
@@ -81,6 +85,26 @@ class ReplicaFetching:
             fetcher = self._fetchers.get(record.id) if record is not None else None
             if fetcher is not None:
                 fetcher.leader_changed()
+
+    def follow_settings(self, delta: ImageDelta) -> None:
+        """Go by the throttle as it is now."""
+        if not self._is_running or not (delta.broker_configs or delta.topics_changed):
+            return
+        throttle = self._context.move_throttle
+        before = throttle.rate
+        self._read_rate()
+        if throttle.rate != before or (throttle.limits and delta.topics_changed):
+            for fetcher in self._fetchers.values():
+                fetcher.throttle_changed()
+
+    def _read_rate(self) -> None:
+        image, me = self._context.image, self._context.identity.me
+        layers = BrokerLayers(
+            dynamic_broker=image.broker_configs(me.broker), dynamic_default=image.broker_configs(None)
+        )
+        rate = throttled_rate(layers)
+        if rate != self._context.move_throttle.rate:
+            self._context.move_throttle.change_rate(rate, asyncio.get_running_loop().time())
 
     def _fetcher(self, leader: BrokerId) -> ReplicaFetcher:
         fetcher = self._fetchers.get(leader)

@@ -73,6 +73,9 @@ class FetcherContext:
     ports: ReplicaPorts
     metrics: BrokerMetrics
     throttle: ReplicaThrottle = field(default_factory=lambda: ReplicaThrottle(0))
+    """For everything that is not in sync."""
+    move_throttle: ReplicaThrottle = field(default_factory=lambda: ReplicaThrottle(0))
+    """For those copies, not in sync, that their topic's settings name."""
 
 
 class LaneOwner(Protocol):

@@ -12,7 +12,7 @@ Proved by: tests/unit/broker/test_replica_throttle.py
 
 
 class ReplicaThrottle:
-    """One for all fetchers of a broker; a rate of 0 means no limit."""
+    """One for all fetchers of a broker; a rate of 0 means no limit. The rate may change while it is used."""
 
     __slots__ = ("_bytes", "_filled_at", "_rate")
 
@@ -25,6 +25,18 @@ class ReplicaThrottle:
     def limits(self) -> bool:
         """Whether there is a limit at all."""
         return self._rate > 0
+
+    @property
+    def rate(self) -> int:
+        """Bytes per second."""
+        return self._rate
+
+    def change_rate(self, bytes_per_second: int, now: float) -> None:
+        """Another limit from now on, or none; what was taken too early is waited for at the new rate."""
+        self._refill(now)
+        # Without a limit nothing was counted.
+        self._bytes = min(self._bytes, bytes_per_second) if self.limits else float(bytes_per_second)
+        self._rate = bytes_per_second
 
     def took(self, size: int, now: float) -> None:
         """So many bytes have come for replicas that are catching up."""
