@@ -196,6 +196,40 @@ def test_a_broker_with_an_empty_disk_gets_everything_back(cluster: RunningCluste
     assert differences(cluster, topic, 1) == []
 
 
+@pytest.mark.timeout(240)
+def test_the_last_copy_in_sync_does_not_lead_with_an_empty_disk_and_costs_nobody_what_they_hold(
+    cluster: RunningCluster,
+) -> None:
+    topic = "last-copy"
+    cluster.create_topic(topic, partitions=1, replication=3, config={"min.insync.replicas": "1"})
+    assert publish(cluster, topic, 50) == list(range(50))
+    last = cluster.leader_of(topic)
+    others = [number for number in cluster.brokers if number != last]
+    for number in others:
+        cluster.kill(number)
+
+    def seen(number: int) -> tuple[int, list[int]]:
+        partition = cluster.metadata(topic, from_broker=number).topics[topic].partitions[0]
+        return int(partition.leader), list(partition.isrs)
+
+    cluster.wait_until(lambda: seen(last) == (last, [last]), f"broker {last} to be alone in sync")
+    cluster.wipe(last)
+    for number in (*others, last):
+        cluster.start(number)
+    cluster.wait_until_all_serve()
+    time.sleep(2 * cluster.lease_seconds)
+    assert {seen(number)[0] for number in cluster.brokers} == {-1}
+    said = [broker.output.read_text() for broker in cluster.brokers.values()]
+    assert any("get no leader by themselves" in text and f"{topic}-0" in text for text in said)
+    admin = cluster.admin()
+    (outcome,) = admin.elect_leaders(ElectionType.UNCLEAN, [TopicPartition(topic, 0)]).result(10).values()
+    assert outcome is None
+    assert cluster.leader_of(topic) in others
+    assert publish(cluster, topic, 1) == [50], "everything that the others held is still there"
+    cluster.wait_in_sync(topic)
+    assert differences(cluster, topic, 1) == []
+
+
 def test_a_follower_with_an_empty_disk_sends_readers_to_the_leader(cluster: RunningCluster, topic: str) -> None:
     publish(cluster, topic, 10)
     leader = cluster.leader_of(topic)
