@@ -55,6 +55,8 @@ class Collected:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.batch_sizes: list[int] = []
+        self.batches: dict[int, list[Row]] = {}
+        """The rows of each micro-batch; one that ran again is there once, and must have been the same."""
         self.allow = threading.Event()
         self.allow.set()
         self.waiting = threading.Event()
@@ -64,8 +66,14 @@ class Collected:
         if not self.allow.is_set():
             self.waiting.set()
             self.allow.wait(60)
+        assert self.batches.setdefault(batch_id, rows) == rows, f"micro-batch {batch_id} was another the first time"
         self.rows += rows
         self.batch_sizes.append(len(rows))
+
+    @property
+    def rows_once(self) -> list[Row]:
+        """What an idempotent sink would hold: every micro-batch once, in order."""
+        return [row for batch_id in sorted(self.batches) for row in self.batches[batch_id]]
 
     def start(self, frame: DataFrame, checkpoint: str, **trigger: Any) -> StreamingQuery:
         writer = frame.writeStream.foreachBatch(self).option("checkpointLocation", checkpoint)

@@ -1,16 +1,16 @@
 """The archive pipeline on a real broker and real Spark: the table holds what was published, each message once."""
 
-import os
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
+import deltalake
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from martlet.spark.pipelines.archive import DATE
+from martlet.spark.pipelines.lake.data_file import FilesWriter, staging_folder
 from martlet.spark.pipelines.lake.table import open_table
 from martlet.spark.pipelines.replay import read_archive
 from martlet.spark.pipelines.run_status import RunState
@@ -19,6 +19,8 @@ from tests.spark.topics import Message, Topics
 
 DAY_MS = 86_400_000
 LAYOUTS = ["parquet", "delta"]
+KEPT = {"retention.ms": "-1"}
+"""The messages are older than a topic keeps them by default."""
 
 
 def two_days(count: int, *, first: int = 0) -> list[Message]:
@@ -67,7 +69,7 @@ def published(messages: list[Message]) -> Counter[tuple[object, ...]]:
 def test_an_archive_holds_each_message_once_by_date_and_goes_on_where_it_stopped(
     spark: SparkSession, topics: Topics, pipelines: PipelineRuns, tmp_path: Path, layout: str
 ) -> None:
-    topic, path = topics.new(partitions=2), tmp_path / "archive"
+    topic, path = topics.new(partitions=2, configs=KEPT), tmp_path / "archive"
     messages = two_days(300)
     topics.publish(topic, messages)
     status = pipelines.finish("archive", topic=topic, to=str(path), layout=layout, messages_per_batch=100)
@@ -85,7 +87,7 @@ def test_an_archive_holds_each_message_once_by_date_and_goes_on_where_it_stopped
 def test_a_batch_that_spark_runs_again_after_it_was_committed_is_in_the_archive_once(
     spark: SparkSession, topics: Topics, pipelines: PipelineRuns, tmp_path: Path, layout: str
 ) -> None:
-    topic, path = topics.new(partitions=2), tmp_path / "archive"
+    topic, path = topics.new(partitions=2, configs=KEPT), tmp_path / "archive"
     messages = two_days(200)
     topics.publish(topic, messages)
     pipelines.finish("archive", topic=topic, to=str(path), layout=layout, compact_files=0)
@@ -101,7 +103,7 @@ def test_a_batch_that_spark_runs_again_after_it_was_committed_is_in_the_archive_
 def test_small_files_of_a_day_are_merged_and_any_tool_reads_the_same_rows(
     spark: SparkSession, topics: Topics, pipelines: PipelineRuns, tmp_path: Path, layout: str
 ) -> None:
-    topic, path = topics.new(partitions=2), tmp_path / "archive"
+    topic, path = topics.new(partitions=2, configs=KEPT), tmp_path / "archive"
     messages = two_days(200)
     topics.publish(topic, messages)
     pipelines.finish("archive", topic=topic, to=str(path), layout=layout, compact_files=3, messages_per_batch=40)
@@ -128,10 +130,25 @@ def test_an_archive_keeps_its_columns_and_refuses_others_with_a_sentence(
     assert "but the pipeline writes value binary; give another directory" in str(status.last_error)
 
 
-def test_files_of_a_batch_that_was_not_committed_are_seen_by_nobody(tmp_path: Path) -> None:
-    path = tmp_path / "archive"
-    staged = path / "_staging" / "query" / "0" / "date=2026-03-01"
-    staged.mkdir(parents=True)
-    pq.write_table(pa.table({"value": [1, 2, 3]}), staged / "batch-0.parquet")
-    assert open_table(str(path), "parquet").files() == []
-    assert os.listdir(path) == ["_staging"]
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_files_of_a_batch_that_was_not_committed_are_seen_by_nobody(
+    spark: SparkSession, topics: Topics, pipelines: PipelineRuns, tmp_path: Path, layout: str
+) -> None:
+    topic, path = topics.new(partitions=2, configs=KEPT), tmp_path / "archive"
+    messages = two_days(20)
+    topics.publish(topic, messages)
+    pipelines.finish("archive", topic=topic, to=str(path), layout=layout)
+    table = open_table(str(path), layout)
+    # What a task has written when its driver dies before the commit: the same rows once more.
+    rows = [pq.read_table(table.location(file), partitioning=None) for file in table.files()]
+    staging = staging_folder("query", 1) if table.stages_files else None
+    uncommitted = FilesWriter(str(path), staging=staging, partition_by=None, prefix="batch-1").write_all(
+        batch for content in rows for batch in content.to_batches()
+    )
+    assert sum(file.rows for file in uncommitted) == len(messages)
+    assert all((path / file.staged).exists() for file in uncommitted)
+    assert archived(spark, path) == published(messages)
+    if layout == "parquet":
+        assert spark.read.parquet(str(path)).count() == len(messages)
+    else:
+        assert deltalake.DeltaTable(str(path)).to_pyarrow_table().num_rows == len(messages)

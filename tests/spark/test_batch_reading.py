@@ -108,13 +108,19 @@ def test_patterns_and_assignments_choose_topics_and_partitions(
 
 
 def test_filters_on_places_and_times_are_pushed_down(spark: SparkSession, topics: Topics, numbers: str) -> None:
-    frame = batch_frame(spark, topics.bootstrap, {"subscribe": numbers, "pushdown": True})
-    chosen = frame.where("partition = 1 AND offset >= 10 AND offset < 90").where(
-        f.unix_millis("timestamp") >= BASE_MS + 90_000
-    )
-    assert by_partition(chosen.collect()) == rows_between({0: 100, 1: 30, 2: 100}, {1: 90})
+    """One task for every ten messages that are to be fetched: how many there are tells what Spark has handed down."""
+    options: dict[str, Option] = {"subscribe": numbers, "pushdown": True, "maxRecordsPerPartition": 10}
+    frame = batch_frame(spark, topics.bootstrap, options)
+    assert frame.rdd.getNumPartitions() == 30
+    places = frame.where("partition = 1 AND offset >= 10 AND offset < 90")
+    assert by_partition(places.collect()) == rows_between({0: 100, 1: 10, 2: 100}, {1: 90})
+    assert places.rdd.getNumPartitions() == 8
     since = frame.where(f.col("timestamp") >= f.timestamp_millis(f.lit(BASE_MS + 240_000)))
     assert by_partition(since.collect()) == rows_between({0: 80, 1: 80, 2: 80}, {})
+    assert since.rdd.getNumPartitions() == 6
+    both = places.where(f.unix_millis("timestamp") >= BASE_MS + 90_000)
+    assert by_partition(both.collect()) == rows_between({0: 100, 1: 30, 2: 100}, {1: 90})
+    assert both.rdd.getNumPartitions() == 8, "what Spark cannot hand down it checks itself"
 
 
 def test_a_topic_without_messages_is_an_empty_frame(spark: SparkSession, topics: Topics) -> None:
