@@ -150,6 +150,14 @@ class Topics:
         """The values of all messages, in no particular order between partitions."""
         return [message.value for messages in self.contents(name).values() for message in messages]
 
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """As a consumer of the group would, that has read so far."""
+
+        async def commit() -> None:
+            await Groups(await self._cluster()).commit(group, offsets)
+
+        self._loop.run(commit())
+
     def group_lag(self, group: str, now_ms: int = 0) -> dict[TopicPartition, int | None]:
         """What `martlet group lag` shows, in messages."""
 

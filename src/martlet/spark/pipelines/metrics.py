@@ -2,7 +2,7 @@
 
 Two kinds of rows, as JSON into a topic and, if asked, into a lake table: for each window and topic the messages, bytes,
 rates, and percentiles of the age (the time from the message's own timestamp to the batch that read it); for each batch
-and group the messages it is behind and the age of the oldest one it has not read.
+and group the messages it is behind and the age of the oldest one it has not read, at the moment in `window_end`.
 
 A window is told once, when no message of it can come any more, that is `late_seconds` after its end by the messages'
 own time. Proved by: tests/spark/test_metrics.py.
@@ -10,6 +10,7 @@ own time. Proved by: tests/spark/test_metrics.py.
 
 import asyncio
 from collections.abc import Collection
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
@@ -79,8 +80,9 @@ def measured(messages: DataFrame, window_seconds: int, late_seconds: int) -> Dat
 
 
 async def group_rows(bootstrap: str, topics: Collection[str], now_ms: int) -> list[tuple[Any, ...]]:
-    """A row for each group that has committed something in one of the topics."""
-    rows = []
+    """A row for each group that has committed something in one of the topics, with the moment it was asked."""
+    rows: list[tuple[Any, ...]] = []
+    at = datetime.fromtimestamp(now_ms / 1000, UTC)
     async with Cluster(parse_bootstrap(bootstrap)) as cluster:
         groups = Groups(cluster)
         for listing in await groups.listings():
@@ -90,7 +92,7 @@ async def group_rows(bootstrap: str, topics: Collection[str], now_ms: int) -> li
             behind = [lag.messages for lag in lags if lag.messages is not None]
             if behind:
                 oldest = max((lag.age_ms for lag in lags if lag.age_ms is not None), default=None)
-                rows.append(("group", listing.group_id, *[None] * 9, oldest, sum(behind)))
+                rows.append(("group", listing.group_id, None, at, *[None] * 7, oldest, sum(behind)))
     return rows
 
 
