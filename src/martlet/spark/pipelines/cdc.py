@@ -48,6 +48,8 @@ def start(run: PipelineRun, options: CdcOptions) -> None:
             rewrite_files(rows, table, partition_by=BUCKET, removes=old, writer=batch.writer, batch=batch.number)
         finally:
             changes.unpersist()
+        # Here, and not beside the batches: whatever else changed the table while a batch merges would be undone by it.
+        table.fold_log()
 
     run.write_batches(run.read_stream(options.topic), merge, name="cdc")
 
@@ -55,7 +57,9 @@ def start(run: PipelineRun, options: CdcOptions) -> None:
 def last_changes(messages: DataFrame, columns: StructType, buckets: int) -> DataFrame:
     """One row per key: its columns as the last event has them, whether it is deleted, and its bucket."""
     text = F.col("value").cast("string")
-    event = F.coalesce(F.get_json_object(text, "$.payload"), text)
+    # A row may have a column of that name: only with an operation in it is it Debezium's envelope.
+    is_wrapped = F.get_json_object(text, "$.payload.op").isNotNull()
+    event = F.when(is_wrapped, F.get_json_object(text, "$.payload")).otherwise(text)
     operation = F.get_json_object(event, "$.op")
     row = F.when(operation.isNotNull(), F.get_json_object(event, "$.after")).otherwise(event)
     is_deleted = F.col("value").isNull() | F.coalesce(operation == "d", F.lit(False))

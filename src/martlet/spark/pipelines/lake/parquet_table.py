@@ -136,7 +136,7 @@ class ParquetTable:
                     gone += self._merge(_up_to(files, target_bytes))
                 except pa.ArrowException as error:
                     raise LakeError(f"{self.path} was not compacted: {error}") from error
-        self._fold()
+        self.fold_log()
         return gone
 
     def _merge(self, files: Sequence[DataFile]) -> int:
@@ -233,8 +233,8 @@ class ParquetTable:
         data = _read_json(os.path.join(self._entries, name))
         return _Entry(name, *([DataFile.from_data(file) for file in data[key]] for key in ("adds", "removes")))
 
-    def _fold(self) -> None:
-        """Put old entries into one file, so that reading the log stays quick in a table of many batches."""
+    def fold_log(self) -> None:
+        """Put old entries into one file."""
         log = self._read_log()
         self._remove_covered(log)
         newest: dict[str, int] = {}

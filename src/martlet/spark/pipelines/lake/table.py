@@ -52,6 +52,10 @@ class LakeTable(Protocol):
         """Where a file of the table can be read now."""
         ...
 
+    def fold_log(self) -> None:
+        """Keep the log quick to read in a table of many batches; changes nothing else."""
+        ...
+
     def compact(self, *, files_min: int, target_bytes: int) -> int:
         """Merge small files where there are so many in one partition; returns how many files went."""
         ...
