@@ -9,6 +9,7 @@ declarative run is triggered: it processes what is there and ends. Proved by: te
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from martlet.spark.pipelines.run_status import RunState, RunStatus
 
 SPECIFICATIONS: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _LAST_LINES: Final = 20
+_NAMES_ERROR: Final = re.compile(r"Error\b|Exception\b|\[[A-Z][A-Z0-9]*(?:[_.][A-Z0-9]+)+\]")
+"""A kind of exception, or a condition of Spark's: `[TABLE_OR_VIEW_NOT_FOUND]`."""
 
 
 def find_specification(path: str) -> str | None:
@@ -99,5 +102,5 @@ def _command(specification: str, directory: RunDirectory, master: str, settings:
 def last_error(log: Path) -> str:
     """The last line of the log that names an error."""
     lines = log.read_text("utf-8", "replace").splitlines()
-    errors = [line for line in lines if "Error" in line or "Exception" in line or "[" in line]
+    errors = [line for line in lines if _NAMES_ERROR.search(line)]
     return (errors or lines[-_LAST_LINES:] or ["no output"])[-1].strip()

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from martlet.spark.pipelines.lake import sink
+from martlet.spark.pipelines.lake.table import LakeError
 from martlet.spark.pipelines.run_directory import RunDirectory
 
 MESSAGES: Final = "martlet"
@@ -130,7 +131,9 @@ class PipelineRun:
         """Give every micro-batch to a function."""
 
         def each(rows: DataFrame, number: int) -> None:
-            writer = rows.sparkSession.sparkContext.getLocalProperty(sink.QUERY_PROPERTY) or name
+            writer = rows.sparkSession.sparkContext.getLocalProperty(sink.QUERY_PROPERTY)
+            if writer is None:
+                raise LakeError(f"Spark did not say {sink.QUERY_PROPERTY} to a batch of {name}")
             function(BatchOfRows(rows, writer, number))
 
         self._add(name, frame.writeStream.foreachBatch(each))

@@ -8,8 +8,9 @@ Stopping: the stop file also tells the source to give no further batch, so a que
 in, and only then is it stopped. Nothing is interrupted.
 
 A flow that fails after it has processed something is started again from its checkpoint, a few times with growing
-pauses: that is for brokers that were away. One that fails at its start has a mistake in it, and ends the run; unless it
-is known to pass, as when a busy machine could not start a process in time.
+pauses, and so is one that has waited for its first message a while: that is for brokers that were away. One that fails
+at its start has a mistake in it, and ends the run; unless it is known to pass, as when a busy machine could not start a
+process in time.
 
 Invariants: (R1) a stop that was asked for loses and repeats nothing; (R2) the status file always says how the run
 ended, unless its process was killed, which the lock shows.
@@ -41,6 +42,8 @@ _LAG_INTERVAL_MS: Final = 2_000
 _CHORE_INTERVAL_MS: Final = 60_000
 _LAST_REPORT_SECONDS: Final = 10.0
 _RESTARTS_MAX: Final = 5
+_SETTLED_MS: Final = 30_000
+"""A query that has lasted so long works, though it has had nothing to do yet; without a broker it fails sooner."""
 _RESTART_PAUSE_SECONDS: Final = 1.0
 
 Tell = Callable[[RunStatus], None]
@@ -91,7 +94,7 @@ class Runner:
     def _watch(self, flow: StreamFlow | BatchFlow) -> "_StreamWatch | _BatchWatch":
         if isinstance(flow, BatchFlow):
             return _BatchWatch(flow)
-        return _StreamWatch(flow, self._book, f"{self._directory.name}.{flow.name}")
+        return _StreamWatch(flow, self._book, f"{self._directory.name}.{flow.name}", self._clock)
 
     def _watch_all(self) -> RunState:
         while True:
@@ -144,8 +147,10 @@ class Runner:
 class _StreamWatch:
     """One query under the runner's eyes."""
 
-    def __init__(self, flow: StreamFlow, book: ProgressBook, query_name: str) -> None:
+    def __init__(self, flow: StreamFlow, book: ProgressBook, query_name: str, clock: Clock) -> None:
         self.flow = flow
+        self._clock = clock
+        self._started_at_ms = 0
         self.query_name = query_name
         self.lag = Lag()
         self._book = book
@@ -157,6 +162,7 @@ class _StreamWatch:
 
     def start(self) -> None:
         self._query = self.flow.start()
+        self._started_at_ms = self._clock.monotonic_ms()
 
     def has_ended(self, pause: Callable[[float], None]) -> bool:
         """Whether it came to its end; a failed one is started again, or raises what it failed with."""
@@ -169,7 +175,8 @@ class _StreamWatch:
             return True
         rows = self._book.of(self.query_name).rows
         self._failures_in_a_row = 1 if rows > self._rows_at_restart else self._failures_in_a_row + 1
-        is_mistake = rows == 0 and not is_passing(error)
+        was_settled = self._clock.monotonic_ms() - self._started_at_ms > _SETTLED_MS
+        is_mistake = rows == 0 and not was_settled and not is_passing(error)
         if is_mistake or self._failures_in_a_row > _RESTARTS_MAX:
             raise PipelineFailed(failure_text(error))
         self._last_error = failure_text(error)
