@@ -25,6 +25,7 @@ READING: Final = (
     "includeHeaders",
     "kafka.bootstrap.servers",
     "kafka.client.id",
+    "kafka.client.rack",
     "kafka.default.api.timeout.ms",
     "kafka.group.id",
     "kafka.isolation.level",

@@ -68,6 +68,7 @@ class _RangeFetching:
                 max_bytes=options.fetch_bytes,
                 partition_max_bytes=options.fetch_bytes,
                 read_committed=options.read_committed,
+                rack=options.rack,
             ),
         )
         self._fetcher.assign({wanted.partition: wanted.start})

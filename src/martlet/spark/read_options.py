@@ -42,6 +42,8 @@ class ReadOptions:
     max_offsets: int | None = None
     min_offsets: int | None = None
     trigger_delay_ms_max: int = _TRIGGER_DELAY_MS
+    rack: str = ""
+    """Where tasks run: they may be sent to a replica in the same rack."""
     pause_file: str | None = None
     """While there is such a file at the driver, a stream goes no further."""
 
@@ -81,6 +83,7 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOpti
         max_offsets=max_offsets,
         min_offsets=min_offsets,
         trigger_delay_ms_max=options.duration_ms("maxTriggerDelay", _TRIGGER_DELAY_MS),
+        rack=options.text("kafka.client.rack") or "",
         pause_file=options.text("pauseFile"),
     )
 

@@ -130,6 +130,10 @@ def test_a_stream_has_no_end_and_takes_no_filters() -> None:
         assert f"{name} is for batch reads" in refusal(NEEDED | {name: value}, streaming=True)
 
 
+def test_a_rack_is_passed_on_to_the_fetches() -> None:
+    assert (parsed(kafka__client__rack="east").rack, parsed().rack) == ("east", "")
+
+
 def test_columns_are_those_of_sparks_kafka_source_and_headers_on_demand() -> None:
     assert parsed().columns == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
     assert parsed(includeHeaders="true").columns[-1] == "headers"
