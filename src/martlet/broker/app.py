@@ -45,6 +45,7 @@ from martlet.broker.partitions.producer_ids import ProducerIdPool
 from martlet.broker.partitions.topic_settings import TopicSettings, static_configs
 from martlet.broker.ports import BrokerPorts
 from martlet.broker.replicas.in_sync_keeper import InSyncKeeper
+from martlet.broker.replicas.log_end_reports import LogEndReports
 from martlet.broker.replicas.replica_ask import ReplicaIdentity
 from martlet.broker.replicas.replica_fetching import ReplicaFetching
 from martlet.broker.replicas.replica_gauges import watch_replicas
@@ -165,7 +166,7 @@ class BrokerApp:
         housekeeping = Housekeeping(settings, self._clock, self._disk, logs, partitions)
         housekeeping.start()
         self._stack.push_async_callback(housekeeping.aclose)
-        self._start_replication(me, commits, feed, partitions, topic_settings)
+        self._start_replication(me, commits, feed, logs, partitions, topic_settings)
         groups = self._start_groups(feed, admin, partitions)
         self.services = services = BrokerServices(
             settings=settings,
@@ -252,6 +253,7 @@ class BrokerApp:
         me: Member,
         commits: MetadataCommits,
         feed: MetadataFeed,
+        logs: LogDirectory,
         partitions: PartitionTable,
         topic_settings: TopicSettings,
     ) -> None:
@@ -273,7 +275,9 @@ class BrokerApp:
         partitions.on_roles_changed = fetching.roles_changed
         feed.add_listener(fetching.follow_brokers)
         feed.add_listener(fetching.follow_settings)
-        for part in (controller, in_sync, fetching):
+        log_ends = LogEndReports(me, commits, logs, self.fail)
+        feed.add_listener(log_ends.follow)
+        for part in (controller, in_sync, fetching, log_ends):
             part.start()
             self._stack.push_async_callback(part.aclose)
         watch = self._metrics.watch

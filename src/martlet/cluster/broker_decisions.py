@@ -184,6 +184,7 @@ def elect(partition: PartitionRecord, broker: BrokerRecord) -> PartitionRecord:
         leader_epoch=LeaderEpoch(partition.leader_epoch + 1),
         isr=(Member(broker.id, broker.incarnation),),
         elr=(),
+        log_ends=(),
     )
 
 

@@ -129,6 +129,16 @@ class TopicRecord:
     mod_revision: int = field(default=0, compare=False)
 
 
+class LogEnd(NamedTuple):
+    """How far the log of one replica goes, by the word of the process that has it."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+    epoch: LeaderEpoch
+    """Of its last message; -1 without any."""
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionRecord:
     """Who holds a partition and who leads it; the store's `mod_revision` of it is its partition epoch."""
@@ -145,6 +155,8 @@ class PartitionRecord:
     """Who was in sync or eligible before and is not any more; who left last comes first."""
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
+    log_ends: tuple[LogEnd, ...] = ()
+    """Only while nobody leads and nobody complete is alive: see `log_ends.py`."""
     mod_revision: int = field(default=0, compare=False)
 
     def isr_ids(self) -> list[int]:
@@ -242,7 +254,7 @@ def encode_partition(record: PartitionRecord) -> bytes:
         "isr": record.isr,
     }
     # Rare fields are left out: there may be a hundred thousand of these.
-    for name in ("elr", "last_in_sync", "adding", "removing"):
+    for name in ("elr", "last_in_sync", "adding", "removing", "log_ends"):
         if members := getattr(record, name):
             value[name] = members
     return _write(value)
@@ -365,12 +377,22 @@ def _partition(entry: Entry, value: dict[str, Any]) -> PartitionRecord:
         last_in_sync=_members(value.get("last_in_sync", ())),
         adding=tuple(value.get("adding", ())),
         removing=tuple(value.get("removing", ())),
+        log_ends=_log_ends(value.get("log_ends", ())),
         mod_revision=entry.mod_revision,
     )
 
 
 def _members(pairs: Sequence[Sequence[int]]) -> tuple[Member, ...]:
     return tuple([Member(BrokerId(broker), Incarnation(incarnation)) for broker, incarnation in pairs])
+
+
+def _log_ends(values: Sequence[Sequence[int]]) -> tuple[LogEnd, ...]:
+    return tuple(
+        [
+            LogEnd(BrokerId(broker), Incarnation(incarnation), LeaderEpoch(epoch), offset)
+            for broker, incarnation, epoch, offset in values
+        ]
+    )
 
 
 def _write(value: dict[str, Any]) -> bytes:

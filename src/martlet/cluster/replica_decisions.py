@@ -8,8 +8,8 @@ or all its successors have proven that the log lost nothing. When fewer replicas
 watermark stands still, so whoever leaves the in-sync set then still holds all that was ever acknowledged: such replicas
 are *eligible* (the ELR of KIP-966) and may lead when nobody in sync is left. Where somebody is to lead who may lack
 something, those with the logs of the last complete ones come first, then those with the logs of whoever was complete
-before, the last one to leave ahead, then whoever never was; last come empty and damaged disks. How far each log goes is
-not known here: the store holds no offsets.
+before, the last one to leave ahead, then whoever never was; last come empty and damaged disks. Where all of them have
+said how far their logs go (`log_ends.py`), that decides instead, the latest epoch first.
 
 Invariants:
 E1 a leader is chosen from the in-sync set, else from the eligible ones; from others only where the topic allows it;
@@ -92,6 +92,7 @@ def _led_by(
         isr=ordered,
         elr=eligible,
         last_in_sync=_last_in_sync(partition, (*ordered, *eligible)),
+        log_ends=(),
     )
 
 
@@ -134,11 +135,11 @@ def _least_lacking(partition: PartitionRecord, live: Mapping[BrokerId, BrokerRec
         place, entry = known[broker]
         return (0 if live[broker].has_logs_of(entry.incarnation) else 2), place
 
-    candidates = [broker for broker in partition.replicas if broker in live]
-    if not candidates:
-        return None
-    chosen = min(candidates, key=rank)
-    return Member(chosen, live[chosen].incarnation)
+    candidates = [Member(broker, live[broker].incarnation) for broker in partition.replicas if broker in live]
+    ends = {Member(end.broker, end.incarnation): (-end.epoch, -end.offset) for end in partition.log_ends}
+    if all(member in ends for member in candidates):
+        return min(candidates, key=lambda member: (ends[member], rank(member.broker)), default=None)
+    return min(candidates, key=lambda member: rank(member.broker), default=None)
 
 
 def _first_choice(

@@ -21,6 +21,7 @@ from martlet.cluster.records import (
     DrainRecord,
     Endpoint,
     LiveRecord,
+    LogEnd,
     PartitionRecord,
     RoleRecord,
     TopicRecord,
@@ -66,6 +67,7 @@ def _partition() -> PartitionRecord:
         isr=(_LEADER, Member(BrokerId(2), Incarnation(9))),
         elr=(Member(BrokerId(3), Incarnation(8)),),
         last_in_sync=(Member(BrokerId(4), Incarnation(2)),),
+        log_ends=(LogEnd(BrokerId(3), Incarnation(8), LeaderEpoch(3), 17),),
         adding=(BrokerId(4),),
         removing=(BrokerId(2),),
     )
