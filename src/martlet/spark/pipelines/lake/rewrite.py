@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from martlet.spark.pipelines.lake.data_file import DataFile, FilesWriter, staging_folder
-from martlet.spark.pipelines.lake.table import LakeTable
+from martlet.spark.pipelines.lake.table import LakeTable, commit_in_sight
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,7 @@ def rewrite_files(
         DataFile(row["path"], row["staged"], row["rows"], row["bytes"], {partition_by: row["partition"]})
         for row in told
     ]
-    table.commit(writer, batch, adds, removes)
+    commit_in_sight(table, writer, batch, adds, removes)
 
 
 _WRITTEN = "path string, staged string, rows long, bytes long, partition string"

@@ -13,6 +13,7 @@ make a stream that starts anew skip its first batches without a word.
 Proved by: tests/spark/test_archive.py.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +29,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from martlet.spark.pipelines.lake.data_file import DataFile, FilesWriter, staging_folder
-from martlet.spark.pipelines.lake.table import LakeError, LakeTable, open_table
+from martlet.spark.pipelines.lake.table import LakeError, LakeTable, commit_in_sight, open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +69,8 @@ class _TaskWriter:
     """What both writers share: the table, and turning rows into files."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        self._path = options["path"]
+        # Tasks run in directories of their own.
+        self._path = os.path.abspath(options["path"])
         self._layout = options.get("layout", "parquet")
         self._partition_by = options.get("partitionBy")
         table = self._table()
@@ -91,7 +93,7 @@ class _TaskWriter:
         written = [message for message in messages if isinstance(message, FilesWritten)]
         if written:
             files = [file for message in written for file in message.files]
-            self._table().commit(written[0].writer, written[0].batch, files)
+            commit_in_sight(self._table(), written[0].writer, written[0].batch, files)
 
 
 class LakeStreamWriter(_TaskWriter, DataSourceStreamArrowWriter):

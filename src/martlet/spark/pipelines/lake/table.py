@@ -4,11 +4,12 @@ Rules: whoever writes a table goes through `LakeTable`; what a layout keeps on d
 
 Invariants: (L1) after any crash and any repetition, a batch of a writer is in the table once or not at all; (L2) rows
 of a batch that was not committed are seen by nobody who reads through `files`; (L3) a table keeps the columns it was
-made with: a batch with others is refused.
+made with: a batch with others is refused; (L4) files are committed only if the driver sees them.
 
 Proved by: tests/unit/spark/test_lake_table.py, tests/spark/test_archive.py.
 """
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -62,7 +63,8 @@ class LakeTable(Protocol):
 
 
 def open_table(path: str, layout: str) -> LakeTable:
-    """The table of a directory, whether it exists yet or not."""
+    """The table of a directory, whether it exists yet or not; where we are counts, and not where tasks will be."""
+    path = os.path.abspath(path)
     if layout == "parquet":
         from martlet.spark.pipelines.lake.parquet_table import ParquetTable
 
@@ -76,10 +78,23 @@ def open_table(path: str, layout: str) -> LakeTable:
     raise LakeError(f"there is no layout {layout!r}; there are {' and '.join(LAYOUTS)}")
 
 
+def commit_in_sight(
+    table: LakeTable, writer: str, batch: int, adds: Sequence[DataFile], removes: Sequence[DataFile] = ()
+) -> bool:
+    """Commit what tasks have written; raises LakeError unless all of it is where it will be looked for (L4)."""
+    # A batch that is in already needs nothing more, and whoever put it in may have cleared our files away.
+    for file in () if table.has_batch(writer, batch) else adds:
+        place = os.path.join(table.path, file.staged)
+        if not os.path.exists(place) or os.path.getsize(place) != file.bytes:
+            raise LakeError(
+                f"{place} was written by a task and is not here; the table must be on a file system that all nodes see "
+                "under the same path"
+            )
+    return table.commit(writer, batch, adds, removes)
+
+
 def layout_of(path: str) -> str | None:
     """Which layout a directory has; None when it holds no table of ours."""
-    import os
-
     from martlet.spark.pipelines.lake.parquet_table import LOG_FOLDER
 
     if os.path.isdir(os.path.join(path, "_delta_log")):
