@@ -26,7 +26,7 @@ PORT_MODULES = {
     "src/martlet/base/randomness.py",
     "src/martlet/testing/sim_randomness.py",
 }
-# Where one failure must not end the rest: requests, the broker's periodic work.
+# Where one failure must not end the rest: requests, the broker's periodic work, runs of what users wrote.
 SUPERVISORS = {
     "src/martlet/broker/serving/dispatch.py",
     "src/martlet/broker/coordinators/group_lag.py",
@@ -34,6 +34,8 @@ SUPERVISORS = {
     "src/martlet/broker/replicas/replica_fetcher.py",
     "src/martlet/broker/replicas/replica_lane.py",
     "src/martlet/coordinator/shard.py",
+    "src/martlet/spark/pipelines/launch.py",
+    "src/martlet/spark/pipelines/runner.py",
 }
 NEVER_CALLED = {
     "breakpoint": "a debugger call",
@@ -170,7 +172,8 @@ def broad_except(file: SourceFile) -> Iterator[Finding]:
             caught = ast.unparse(node.type) if node.type else "everything"
             is_broad = re.search(r"\b(?:BaseException|Exception|everything)\b", caught)
             last = node.body[-1]
-            is_passed_on = (isinstance(last, ast.Raise) and last.exc is None) or "set_exception" in ast.unparse(last)
+            is_raised = isinstance(last, ast.Raise) and (last.exc is None or last.cause is not None)
+            is_passed_on = is_raised or "set_exception" in ast.unparse(last)
             if is_broad and not is_passed_on:
                 yield Finding(file.path, f"line {node.lineno}: catches {caught}")
 

@@ -43,6 +43,7 @@ def constructor_of(parameters: int) -> str:
         ("broad-except", "try: g()\nexcept OSError: h()", "try: g()\nexcept Exception: h()"),
         ("broad-except", "try: g()\nexcept BaseException:\n  h()\n  raise", "try: g()\nexcept: h()"),
         ("broad-except", "try: g()\nexcept Exception as e: f.set_exception(e)", "try: g()\nexcept Exception: f(e)"),
+        ("broad-except", "try: g()\nexcept Exception as e: raise A(e) from e", "try: g()\nexcept Exception: raise A()"),
         ("dodged-test", "pytest.mark.parametrize('a', [])", "pytest.mark.skipif(True)"),
         ("dodged-test", "import json", "from unittest.mock import MagicMock"),
         ("leftover", "# to do is to be", "# TO" "DO: more"),
