@@ -1,8 +1,9 @@
 """`python -m bench.pipeline_kills`: a pipeline is killed again and again while messages arrive, and judged by content.
 
 Victims, by chance: the driver (the `martlet` process), Spark's JVM (which is the executor too in local mode), a Python
-worker or planner, the broker. Everything by kill -9, in the middle of whatever it does. What dies is started again, and
-at the end the pipeline runs until it has caught up.
+worker or planner, the broker; with `--cluster`, on a standalone cluster of a master and two workers, also an executor
+while its driver lives. Everything by kill -9, in the middle of whatever it does. What dies is started again, by Spark
+or here, and at the end the pipeline runs until it has caught up.
 
 Judged is what is there against what the topic holds: an archive must hold each message once; a topic written from a
 topic must miss none, and its repeats are counted.
@@ -31,6 +32,7 @@ import pyarrow.parquet as pq
 
 from bench.processes import ROOT, BrokerProcess, end_with_children
 from bench.report import say
+from bench.spark_cluster import SparkCluster
 from martlet.base.errors import MartletError
 from martlet.base.ids import TopicPartition
 from martlet.client.addresses import parse_bootstrap
@@ -46,6 +48,7 @@ COPY: Final = "orders-copy"
 PARTITIONS: Final = 3
 KINDS: Final = ("parquet", "delta", "topic")
 VICTIMS: Final = ("driver", "jvm", "worker", "broker")
+CLUSTER_VICTIMS: Final = (*VICTIMS, "executor")
 _FLOW: Final = f"""
 from martlet.spark.pipelines import flow
 
@@ -65,8 +68,9 @@ Content = Counter[tuple[int, bytes]]
 class PipelineProcess:
     """The pipeline by its command line, in a process group of its own."""
 
-    def __init__(self, kind: str, bootstrap: str, work: Path) -> None:
+    def __init__(self, kind: str, bootstrap: str, work: Path, cluster: SparkCluster | None = None) -> None:
         self.work = work
+        self._cluster = cluster
         self._state = work / "state"
         (work / _FILE).write_text(_FLOW, "utf-8")
         target = [_FILE] if kind == "topic" else ["archive", "--topic", SOURCE, "--to", "archive", "--layout", kind]
@@ -75,10 +79,16 @@ class PipelineProcess:
             "spark.driver.memory": "768m",
             "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         }
+        master = ["--master", "local[2,3]"]
+        if cluster is not None:
+            master = ["--master", cluster.url, "--same-env"]
+            settings["spark.executor.memory"] = "600m"
+            settings["spark.executor.extraJavaOptions"] = settings["spark.driver.extraJavaOptions"]
+            settings["spark.executorEnv.PYTHONPATH"] = str(ROOT / "src")
         confs = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         self._command = [sys.executable, "-c", "from martlet.cli.main import main; main()", "pipeline", "run", *target]
         self._command += ["--name", "victim", "--state", str(self._state), "--bootstrap", bootstrap, *confs]
-        self._command += ["--master", "local[2,3]", "--every", "0", "--messages-per-batch", str(_BATCH)]
+        self._command += [*master, "--every", "0", "--messages-per-batch", str(_BATCH)]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
@@ -124,8 +134,13 @@ class PipelineProcess:
         driver = psutil.Process(self.process.pid)
         if kind == "driver":
             return [driver]
+        executors = [] if self._cluster is None else self._cluster.executors()
+        if kind == "executor":
+            return executors
         wanted = "java" if kind == "jvm" else "python"
-        return [child for child in driver.children(recursive=True) if _name(child).startswith(wanted)]
+        parents = [driver] if kind == "jvm" else [driver, *executors]
+        children = [child for parent in parents for child in _children(parent)]
+        return [child for child in children if _name(child).startswith(wanted)]
 
     def wait_gone(self) -> None:
         """Until nothing of its group is left; what lingers is killed too, as a machine's death would."""
@@ -138,6 +153,15 @@ class PipelineProcess:
         self.start("--until-end", "--messages-per-batch", "100000")
         if self.process.wait(_PATIENCE_SECONDS):
             raise SystemExit(f"the last run failed; see {self.work / 'pipeline.log'}")
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    """All below it; none of one that ended meanwhile."""
+    try:
+        found: list[psutil.Process] = process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return found
 
 
 def _name(process: psutil.Process) -> str:
@@ -233,19 +257,20 @@ def _without_partitions(content: Content) -> Content:
     return values
 
 
-def kill_one(kind: str, pipeline: PipelineProcess, broker: BrokerProcess, chance: random.Random) -> None:
-    """One victim, and what has to be done for things to go on."""
+def kill_one(kind: str, pipeline: PipelineProcess, broker: BrokerProcess, chance: random.Random) -> bool:
+    """One victim, and what has to be done for things to go on; False when there was none of the kind."""
     if kind == "broker":
         broker.kill()
         time.sleep(chance.uniform(0, 1))
         broker.start_and_wait()
-        return
-    with contextlib.suppress(psutil.NoSuchProcess):
-        victims = pipeline.victims(kind)
-        if victims:
-            chance.choice(victims).kill()
+        return True
+    try:
+        chance.choice(pipeline.victims(kind)).kill()
+    except (psutil.NoSuchProcess, IndexError):
+        return False
     if kind in ("driver", "jvm"):
         pipeline.wait_gone()
+    return True
 
 
 def work_until_busy(pipeline: PipelineProcess) -> None:
@@ -258,7 +283,14 @@ def work_until_busy(pipeline: PipelineProcess) -> None:
     raise SystemExit(f"the pipeline does not stay up; see {pipeline.work / 'pipeline.log'}")
 
 
-def run_kills(work: Path, kind: str, kills: int, seed: int, victims: tuple[str, ...] = VICTIMS) -> Verdict:
+def run_kills(
+    work: Path,
+    kind: str,
+    kills: int,
+    seed: int,
+    victims: tuple[str, ...] = VICTIMS,
+    cluster: SparkCluster | None = None,
+) -> Verdict:
     """Start everything, kill so often, let it catch up, judge."""
     chance = random.Random(seed)
     killed: Counter[str] = Counter()
@@ -268,16 +300,16 @@ def run_kills(work: Path, kind: str, kills: int, seed: int, victims: tuple[str, 
         asyncio.run(prepare(bootstrap))
         publisher = Publisher(bootstrap)
         publisher.start()
-        pipeline = PipelineProcess(kind, bootstrap, work)
+        pipeline = PipelineProcess(kind, bootstrap, work, cluster)
         pipeline.start()
         try:
-            for number in range(kills):
+            while killed.total() < kills:
                 work_until_busy(pipeline)
                 time.sleep(chance.uniform(0, 1.5))
                 victim = chance.choice(victims)
-                kill_one(victim, pipeline, broker, chance)
-                killed[victim] += 1
-                say(f"kill {number + 1} of {kills}: {victim}; {publisher.numbers:,} published")
+                if kill_one(victim, pipeline, broker, chance):
+                    killed[victim] += 1
+                    say(f"kill {killed.total()} of {kills}: {victim}; {publisher.numbers:,} published")
                 if pipeline.process.poll() is not None:
                     pipeline.start()
         finally:
@@ -291,18 +323,34 @@ def run_kills(work: Path, kind: str, kills: int, seed: int, victims: tuple[str, 
     return judge(wanted, found, killed, kind)
 
 
+def run_kills_on_cluster(
+    work: Path, kind: str, kills: int, seed: int, victims: tuple[str, ...] = CLUSTER_VICTIMS
+) -> Verdict:
+    """The same on a standalone cluster of its own."""
+    with SparkCluster(work / "spark") as cluster:
+        return run_kills(work, kind, kills, seed, victims, cluster)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Kill a pipeline again and again and judge what it wrote.")
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--kind", choices=KINDS, action="append", help="what is written; may be repeated  [all]")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cluster", action="store_true", help="on a standalone cluster with two workers")
+    parser.add_argument(
+        "--victim", choices=CLUSTER_VICTIMS, action="append", help="whom to kill; may be repeated  [all]"
+    )
     arguments = parser.parse_args()
+    if "executor" in (arguments.victim or ()) and not arguments.cluster:
+        parser.error("only with --cluster is an executor a process of its own")
+    run = run_kills_on_cluster if arguments.cluster else run_kills
+    victims = tuple(arguments.victim or (CLUSTER_VICTIMS if arguments.cluster else VICTIMS))
     end_with_children()
     good = True
     for kind in arguments.kind or KINDS:
         work = Path(tempfile.mkdtemp(prefix="martlet-kills-"))
         try:
-            verdict = run_kills(work, kind, arguments.kills, arguments.seed)
+            verdict = run(work, kind, arguments.kills, arguments.seed, victims)
         except (MartletError, OSError):
             say(f"what is left lies in {work}")
             raise
