@@ -61,6 +61,26 @@ def test_nobody_waits_for_what_is_in_the_log(in_log: BatchHeader) -> None:
     assert not batches
 
 
+def test_a_refused_batch_that_is_in_the_log_does_not_hide_the_refusal_of_one_behind_it() -> None:
+    producers = written(batch(60), batch(61), batch(62))
+    batches = refused(60, 61, 62, 63, 64)
+    assert is_refused(batches, batch(64), producers=producers)
+    assert not any(is_refused(batches, batch(sequence), producers=producers) for sequence in (60, 61, 62, 63))
+    producers.record(batch(63), 3, 0)
+    assert is_refused(batches, batch(65), producers=producers)
+    assert not is_refused(batches, batch(64), producers=producers)
+    producers.record(batch(64), 4, 0)
+    assert not is_refused(batches, batch(65), producers=producers)
+    assert not batches
+
+
+def test_a_batch_that_came_again_and_is_not_in_the_log_all_the_same_holds_nobody_up() -> None:
+    batches = refused(3, 4)
+    assert not is_refused(batches, batch(3))
+    assert not is_refused(batches, batch(4))
+    assert not batches
+
+
 def test_those_that_wait_do_not_make_the_wait_longer() -> None:
     batches = refused(3)
     last_ms = 1_000 + REMEMBERED_MS - 1

@@ -7,9 +7,13 @@ partition) or, from a producer not known here yet, would even be taken. It is re
 instead, and the producer sends them in order. A batch that was appended and then cut off, because another leader did
 not have it, is missing in the same way once this broker leads again.
 
-Invariants: (1) nothing is refused here because of a batch that is in the log; (2) a refusal is remembered for one
-epoch of the producer, until its batch comes again or is in the log because somebody else took it, or too much time has
-passed; then the rules of Kafka hold alone. Who leads meanwhile does not matter: leaders change while producers wait.
+How it works: of each producer the first and the last refused batch are known. The first of them that the log does not
+hold is waited for: of what a new leader refuses at its start, some may have been taken by the leader before it.
+
+Invariants: (1) nothing is refused here because of a batch that is in the log; (2) refusals are remembered for one
+epoch of the producer, until the last of them has come again or is in the log because somebody else took it, or too much
+time has passed; then the rules of Kafka hold alone. Who leads meanwhile does not matter: leaders change while producers
+wait.
 Proved by: tests/unit/broker/test_refused_batches.py
 """
 
@@ -26,14 +30,17 @@ PRODUCERS_MAX: Final = 1_000
 
 
 class _Refusal(NamedTuple):
+    """`sequence` is the first that has to come again, `last` the last; code and time are those of the first."""
+
     producer_epoch: int
     sequence: int
+    last: int
     code: ErrorCode
     at_ms: int
 
 
 class RefusedBatches:
-    """Of one partition: the first refused batch of each producer."""
+    """Of one partition: the refused batches of each producer."""
 
     __slots__ = ("_refusals",)
 
@@ -44,9 +51,10 @@ class RefusedBatches:
         return bool(self._refusals)
 
     def note(self, header: BatchHeader, code: ErrorCode, now_ms: int) -> None:
-        """The batch was refused; nothing of it is in the log."""
+        """The batch was refused, for a reason that says nothing against it."""
         if header.producer_id >= 0:
-            self._remember(header.producer_id, _Refusal(header.producer_epoch, header.base_sequence, code, now_ms))
+            sequence = header.base_sequence
+            self._remember(header.producer_id, _Refusal(header.producer_epoch, sequence, sequence, code, now_ms))
 
     def note_cut(self, before: Mapping[int, ProducerEntry], after: ProducerStates, now_ms: int) -> None:
         """The log was cut: what producers had in it `before` and have not `after`, they will send again."""
@@ -60,17 +68,19 @@ class RefusedBatches:
                 sequence = entry.batches[0].first_sequence
             else:
                 continue
-            self._remember(producer_id, _Refusal(entry.epoch, sequence, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms))
+            last, code = entry.next_sequence - 1, ErrorCode.NOT_LEADER_OR_FOLLOWER
+            self._remember(producer_id, _Refusal(entry.epoch, sequence, last, code, now_ms))
 
     def _remember(self, producer_id: int, refusal: _Refusal) -> None:
         known = self._refusals.pop(producer_id, None)
         if (
             known is not None
             and known.producer_epoch == refusal.producer_epoch
-            and known.sequence < refusal.sequence
             and refusal.at_ms - known.at_ms < REMEMBERED_MS
         ):
-            refusal = known  # perhaps the new one was refused because of it: its time must not begin anew
+            # Perhaps the new one was refused because of the one before it, whose time must not begin anew.
+            first = known if known.sequence < refusal.sequence else refusal
+            refusal = first._replace(last=max(known.last, refusal.last))
         self._refusals[producer_id] = refusal
         if len(self._refusals) > PRODUCERS_MAX:
             del self._refusals[next(iter(self._refusals))]
@@ -81,13 +91,21 @@ class RefusedBatches:
         if known is None:
             return
         entry = producers.get(header.producer_id)
-        if entry is not None and (entry.epoch, entry.next_sequence) > (known.producer_epoch, known.sequence):
+        is_missing = entry is None or (entry.epoch, entry.next_sequence) <= (known.producer_epoch, known.last)
+        is_recent = 0 <= now_ms - known.at_ms < REMEMBERED_MS
+        if not is_missing or not is_recent or known.producer_epoch != header.producer_epoch:
             del self._refusals[header.producer_id]
             return
-        counts = known.producer_epoch == header.producer_epoch and 0 <= now_ms - known.at_ms < REMEMBERED_MS
-        if counts and header.base_sequence < known.sequence:
-            return
-        if counts and header.base_sequence > known.sequence:
-            text = f"the batch of sequence {known.sequence} was refused and has to come before {header.base_sequence}"
+        missing = known.sequence
+        if entry is not None and entry.epoch == known.producer_epoch:
+            missing = max(missing, entry.next_sequence)
+        if header.base_sequence > missing:
+            text = f"the batch of sequence {missing} was refused and has to come before {header.base_sequence}"
             raise ApiError(known.code, text)
-        del self._refusals[header.producer_id]
+        if header.base_sequence == missing:
+            # It has come: whatever becomes of it, those behind it are held up by it no longer.
+            following = missing + header.record_count
+            if following > known.last:
+                del self._refusals[header.producer_id]
+            else:
+                self._refusals[header.producer_id] = known._replace(sequence=following)
