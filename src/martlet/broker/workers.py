@@ -44,14 +44,22 @@ class ThreadWorkers:
         self._calls: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = SimpleQueue()
 
     def run(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
-        self._under_way += 1
-        if self._threads < min(self._under_way, self._threads_max):
-            self._threads += 1
-            # A daemon: a process that ends without a stop must not wait for a device.
-            threading.Thread(target=self._serve, name=f"{self._name}-{self._threads}", daemon=True).start()
         future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        if self._threads < min(self._under_way + 1, self._threads_max):
+            try:
+                self._start_thread()
+            except RuntimeError as error:  # the system allows no more of them
+                if not self._threads:
+                    future.set_exception(error)
+                    return future
+        self._under_way += 1
         self._calls.put((future, work))
         return future
+
+    def _start_thread(self) -> None:
+        # A daemon: a process that ends without a stop must not wait for a device.
+        threading.Thread(target=self._serve, name=f"{self._name}-{self._threads + 1}", daemon=True).start()
+        self._threads += 1
 
     def close(self) -> None:
         for _ in range(self._threads):

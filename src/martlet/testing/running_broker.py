@@ -14,7 +14,7 @@ import dataclasses
 import shutil
 import tempfile
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -95,7 +95,13 @@ class RunningBroker:
         if self._loop is None:
             work.close()
             raise RuntimeError("the broker is not running")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_STOP_SECONDS)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result(_STOP_SECONDS)
+        except TimeoutError:
+            if future.done():
+                raise
+            raise TimeoutError(f"not done after {_STOP_SECONDS} s; {_under_way(self._loop)}") from None
 
     def _end_loop(self) -> None:
         loop, thread = self._loop, self._thread
@@ -114,3 +120,15 @@ class RunningBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _under_way(loop: asyncio.AbstractEventLoop) -> str:
+    """What the tasks of a loop wait for, innermost call last."""
+    tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
+    return "; ".join(f"{task.get_name()} at {' > '.join(_places(task.get_coro()))}" for task in tasks)
+
+
+def _places(waiting: object) -> Iterator[str]:
+    while (frame := getattr(waiting, "cr_frame", None)) is not None:
+        yield f"{frame.f_code.co_qualname}:{frame.f_lineno}"
+        waiting = getattr(waiting, "cr_await", None)

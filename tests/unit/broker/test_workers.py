@@ -90,6 +90,24 @@ def _threads() -> int:
     return sum(thread.name.startswith("martlet-counted") for thread in threading.enumerate())
 
 
+async def test_without_a_thread_to_be_had_who_asked_is_told_and_one_that_is_there_does_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    workers = ThreadWorkers("martlet-few", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            await workers.run(lambda: 1)
+    assert await workers.run(lambda: 2) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert sorted(await asyncio.gather(workers.run(lambda: 3), workers.run(lambda: 4))) == [3, 4]
+    workers.close()
+
+
 class _Content:
     pass
 
