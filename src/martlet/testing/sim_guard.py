@@ -4,7 +4,8 @@ Python's audit events see such calls wherever they are made, in C code too, and 
 before they happen. A hook cannot be taken out again, so it is put in by the first simulation of a process and does
 nothing while none runs. Two calls that older Pythons do not audit are replaced while a simulation runs instead.
 Reading files stays allowed, because imports do; clocks and randomness cannot be watched this way, and what reads
-them shows up as two different trace hashes of one seed.
+them shows up as two different trace hashes of one seed. A simulation runs in one thread: others of the process, such as
+that of a real broker which a test run shares, go on as they were.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 _REFUSED: Final = {
     "os.fork": "a real process",
@@ -38,6 +39,7 @@ class _Guard:
 
     def __init__(self) -> None:
         self.depth = 0
+        self.thread = 0
         self.installed = False
         self._originals: list[Any] = []
 
@@ -46,9 +48,10 @@ class _Guard:
             self.installed = True
             sys.addaudithook(self.watch)
         if not self.depth:
+            self.thread = threading.get_ident()
             self._originals = [getattr(owner, name) for owner, name, _ in _REPLACED]
-            for owner, name, reason in _REPLACED:
-                setattr(owner, name, _refusal(f"{name}: {reason}"))
+            for (owner, name, reason), original in zip(_REPLACED, self._originals, strict=True):
+                setattr(owner, name, self._refusal(f"{name}: {reason}", original))
         self.depth += 1
 
     def leave(self) -> None:
@@ -57,21 +60,25 @@ class _Guard:
             for (owner, name, _), original in zip(_REPLACED, self._originals, strict=True):
                 setattr(owner, name, original)
 
+    def is_watching(self) -> bool:
+        return self.depth > 0 and threading.get_ident() == self.thread
+
+    def _refusal(self, reason: str, original: Any) -> Any:
+        def refuse(*args: Any, **options: Any) -> Any:
+            if self.is_watching():
+                raise SimEscape(f"simulated code wants {reason}")
+            return original(*args, **options)
+
+        return refuse
+
     def watch(self, event: str, arguments: tuple[object, ...]) -> None:
-        if not self.depth:
+        if not self.is_watching():
             return
         reason = _REFUSED.get(event)
         if reason is not None:
             raise SimEscape(f"simulated code wants {reason} ({event})")
         if event == "open" and _opens_to_write(arguments):
             raise SimEscape(f"simulated code wants to write the real file {arguments[0]!r}; use the disk port")
-
-
-def _refusal(reason: str) -> Any:
-    def refuse(*args: object, **options: object) -> NoReturn:
-        raise SimEscape(f"simulated code wants {reason}")
-
-    return refuse
 
 
 def _opens_to_write(arguments: tuple[object, ...]) -> bool:
