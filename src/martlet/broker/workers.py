@@ -48,9 +48,9 @@ class ThreadWorkers:
         if self._threads < min(self._under_way + 1, self._threads_max):
             try:
                 self._start_thread()
-            except RuntimeError as error:  # the system allows no more of them
+            except RuntimeError:  # the system allows no more of them
                 if not self._threads:
-                    future.set_exception(error)
+                    _do_here(future, work)
                     return future
         self._under_way += 1
         self._calls.put((future, work))
@@ -87,6 +87,14 @@ class ThreadWorkers:
         self._under_way -= 1
         if not future.done():
             tell(outcome)
+
+
+def _do_here(future: asyncio.Future[_T], work: Callable[[], _T]) -> None:
+    """Better late than never: the loop waits."""
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - it is the caller's
+        future.set_exception(error)
 
 
 class LoopWorkers:

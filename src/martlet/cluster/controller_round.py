@@ -12,7 +12,7 @@ Proved by: tests/unit/cluster/test_controller_round.py, tests/properties/test_co
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from martlet.base.ids import TopicPartition
 from martlet.cluster.configs import NO_LAYERS, BrokerLayers
@@ -52,7 +52,10 @@ def _matters(change: PartitionChange) -> bool:
     before, after = change.before, change.after
     if after is None:
         return False
-    return before is None or after.leader != before.leader or after.leader is None or is_moving(after)
+    if before is None or after.leader != before.leader or is_moving(after):
+        return True
+    # That replicas say how far their logs go is for whoever chooses by hand.
+    return after.leader is None and replace(after, log_ends=()) != replace(before, log_ends=())
 
 
 def decide_round(

@@ -32,12 +32,13 @@ def unreported(
     """Partitions of which this process has to say how far its log goes."""
     for topic in image.topics():
         for partition in image.partitions(topic.name):
-            if partition.leader is None and _is_asked(partition, states, me):
+            if is_asked(partition, states, me):
                 yield TopicPartition(topic.name, partition.partition), partition
 
 
-def _is_asked(partition: PartitionRecord, states: BrokerStates, me: Member) -> bool:
-    if me.broker not in partition.replicas or len(partition.replicas) == 1:
+def is_asked(partition: PartitionRecord, states: BrokerStates, me: Member) -> bool:
+    """Whether this process has to say how far its log of a partition without a leader goes."""
+    if partition.leader is not None or me.broker not in partition.replicas or len(partition.replicas) == 1:
         return False
     if any((end.broker, end.incarnation) == me for end in partition.log_ends):
         return False

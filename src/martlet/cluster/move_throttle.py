@@ -11,6 +11,7 @@ Proved by: tests/unit/cluster/test_move_throttle.py
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from martlet.base.ids import BrokerId, TopicPartition
@@ -31,7 +32,14 @@ def throttled_rate(layers: BrokerLayers) -> int:
 
 def is_throttled(named: str, partition: int, broker: BrokerId) -> bool:
     """Whether a topic's setting names this copy."""
-    return named.strip() == _ALL or f"{partition}:{broker}" in (word.strip() for word in named.split(","))
+    words = _words(named)
+    return _ALL in words or f"{partition}:{broker}" in words
+
+
+@lru_cache(maxsize=256)
+def _words(named: str) -> frozenset[str]:
+    # Asked for every copy at every fetch, and a setting may name thousands.
+    return frozenset(word.strip() for word in named.split(","))
 
 
 def name_copies(copies: Iterable[tuple[TopicPartition, int]]) -> dict[str, str]:

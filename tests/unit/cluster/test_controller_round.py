@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from martlet.base.ids import BrokerId, TopicPartition
+from martlet.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from martlet.cluster.controller_round import RoundOptions, asks_for_round, decide_round, plan_round
 from martlet.cluster.image import ImageDelta, PartitionChange
 from martlet.cluster.partition_plans import plan_partitions
 from martlet.cluster.reassignment import decide_wish
+from martlet.cluster.records import LogEnd
 from martlet.cluster.store import CommitPlan
 from tests.unit.cluster.controlled_cluster import ControlledCluster
 
@@ -77,3 +78,7 @@ def test_a_round_is_asked_for_by_brokers_and_leaders_but_not_by_every_in_sync_se
     moving = replace(after, adding=(BrokerId(3),))
     assert asks_for_round(ImageDelta(1, partitions=(PartitionChange("t", after, moving),)))
     assert not asks_for_round(ImageDelta(1, partitions=(PartitionChange("t", moving, None),)))
+    offline = replace(after, leader=None)
+    assert asks_for_round(ImageDelta(1, partitions=(PartitionChange("t", after, offline),)))
+    told = replace(offline, log_ends=(LogEnd(BrokerId(2), after.isr[0].incarnation, LeaderEpoch(1), 7),))
+    assert not asks_for_round(ImageDelta(1, partitions=(PartitionChange("t", offline, told),))), "only log ends"

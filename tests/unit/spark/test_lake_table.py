@@ -135,6 +135,12 @@ def test_compaction_merges_small_files_of_one_day_and_changes_no_row(table: Lake
     assert numbers(table) == [*before, 999]
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_table_that_is_not_there_yet_has_nothing_to_compact(layout: str, tmp_path: Path) -> None:
+    assert not open_table(str(tmp_path / "table"), layout).compact(files_min=2, target_bytes=1_000_000)
+    assert not (tmp_path / "table").exists()
+
+
 def test_a_compaction_that_meets_a_broken_file_or_log_says_so(table: LakeTable) -> None:
     for batch in range(3):
         table.commit(WRITER, batch, write(table, batch, rows([batch])))

@@ -8,8 +8,7 @@ Proved by: tests/unit/broker/test_log_end_reports.py
 
 import asyncio
 import logging
-from collections.abc import Callable
-from itertools import islice
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from martlet.base.errors import DiskFull
@@ -17,8 +16,8 @@ from martlet.base.ids import LeaderEpoch, Member, TopicPartition
 from martlet.broker.membership.metadata_commits import MetadataCommits
 from martlet.cluster.image import ImageDelta
 from martlet.cluster.liveness import read_states
-from martlet.cluster.log_ends import REPORTS_MAX, plan_reports, unreported
-from martlet.cluster.records import LogEnd
+from martlet.cluster.log_ends import REPORTS_MAX, is_asked, plan_reports, unreported
+from martlet.cluster.records import BrokerRecord, LogEnd
 from martlet.cluster.store import StoreClosed, StoreUnavailable, UnknownOutcome
 from martlet.log.log_directory import LogDirectory
 
@@ -62,24 +61,45 @@ class LogEndReports:
             await self._wake.wait()
             self._wake.clear()
             try:
-                while await self._report_some():
+                while await self._report_all():
                     pass
             except (StoreUnavailable, UnknownOutcome, DiskFull) as error:
                 logger.debug("where logs end is said later: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
                 self._wake.set()
 
-    async def _report_some(self) -> bool:
-        """Say it of as many as one commit takes; whether there was anything to say."""
+    async def _report_all(self) -> bool:
+        """Say it once of each that is asked for, in portions; whether there was anything to say."""
         image = self._commits.image
-        broker = image.broker(self._me.broker)
-        if broker is None or broker.incarnation != self._me.incarnation:
+        if self._registration() is None:
             return False
-        asked = list(islice(unreported(image, read_states(image), self._me), REPORTS_MAX))
-        if asked:
-            reports = [(partition, LogEnd(*self._me, *self._end_of(name))) for name, partition in asked]
-            await self._commits.commit(plan_reports(reports, broker))
+        asked = [name for name, _ in unreported(image, read_states(image), self._me)]
+        # Everybody begins elsewhere: whoever speaks of the same partitions at the same time has to speak again.
+        first = self._me.broker * REPORTS_MAX % max(1, len(asked))
+        names = asked[first:] + asked[:first]
+        for position in range(0, len(names), REPORTS_MAX):
+            await self._report(names[position : position + REPORTS_MAX])
         return bool(asked)
+
+    async def _report(self, names: Sequence[TopicPartition]) -> None:
+        """Say it of those that still ask for it."""
+        image, broker = self._commits.image, self._registration()
+        if broker is None:
+            return
+        states = read_states(image)
+        found = [(name, image.partition(*name)) for name in names]
+        reports = [
+            (partition, LogEnd(*self._me, *self._end_of(name)))
+            for name, partition in found
+            if partition is not None and is_asked(partition, states, self._me)
+        ]
+        if reports:
+            await self._commits.commit(plan_reports(reports, broker))
+
+    def _registration(self) -> BrokerRecord | None:
+        """This very process's; None once another one has taken its place."""
+        broker = self._commits.image.broker(self._me.broker)
+        return broker if broker is not None and broker.incarnation == self._me.incarnation else None
 
     def _end_of(self, name: TopicPartition) -> tuple[LeaderEpoch, int]:
         log = self._logs.get(name)

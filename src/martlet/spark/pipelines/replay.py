@@ -42,7 +42,7 @@ def read_archive(
     if layout is None:
         raise LakeError(f"{path} is no archive; `martlet pipeline run archive --to {path} …` makes one")
     table = open_table(path, layout)
-    days = [file for file in table.files() if _may_hold(file.partition[DATE], since, until)]
+    days = [file for file in table.files() if _may_hold(file.partition.get(DATE), since, until)]
     if not days:
         raise LakeError(f"the archive {path} has no messages of that time")
     return spark.read.parquet(*(table.location(file) for file in days))

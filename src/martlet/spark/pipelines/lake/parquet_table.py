@@ -276,7 +276,8 @@ class ParquetTable:
             if number < log.fold_number:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self._fold_place(number))
-        flush_to_disk(self._entries)
+        if log.covered:
+            flush_to_disk(self._entries)
 
 
 def _entry_name(writer: str, batch: int) -> str:
