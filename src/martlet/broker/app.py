@@ -162,6 +162,7 @@ class BrokerApp:
         partitions = PartitionTable(me, image, logs, topic_settings, self._metrics, self._clock, self.fail)
         partitions.wait_with(self._ports.make_workers)
         partitions.may_act = membership.keeper.may_act
+        partitions.on_log_given_up = membership.log_is_given_up
         await self._open_partitions(feed, logs, partitions)
         housekeeping = Housekeeping(settings, self._clock, self._disk, logs, partitions)
         housekeeping.start()
@@ -229,7 +230,9 @@ class BrokerApp:
             endpoints=[Endpoint(_KAFKA_LISTENER, host, address.port)],
             rack=settings.rack or None,
         )
-        found = LogsFound(clean=logs.started_clean, whole=logs.started_whole, kept=logs.started_kept)
+        found = LogsFound(
+            clean=logs.started_clean, whole=logs.started_whole, kept=logs.started_kept, unread=logs.started_unread
+        )
         me = await membership.join(registration, found)
         logs.loss_is_known()
         await membership.start()

@@ -65,6 +65,10 @@ class Registration:
     """Whether it is proven that the log of the process before lost nothing."""
     same_logs: bool = False
     """Whether it has the log directory of the process before, which lost at most what was not flushed."""
+    unread: bool = False
+    """Whether some logs could not be opened; what is said of the logs then holds for the others."""
+    gave_up: bool = False
+    """Whether the process before put aside a log it could not open: nothing older is proven by it."""
     predecessor: Incarnation | None = None
     """Of which process that is proven, if it is known; when another one has come between, nothing is proven."""
     attempt: str = ""
@@ -106,6 +110,7 @@ def plan_registration(
         rack=registration.rack,
         clean_since=_clean_since(before, registration),
         same_logs_since=_same_logs_since(before, registration),
+        unread=registration.unread,
         boot_id=registration.boot_id,
         started_at_ms=now_ms,
         attempt=registration.attempt,
@@ -132,7 +137,8 @@ def _clean_since(before: BrokerRecord | None, registration: Registration) -> Inc
     """A chain of clean restarts is as good as one, so that two quick ones do not cost a replica its place."""
     if before is None or not registration.clean or not _follows(before, registration):
         return None
-    return before.incarnation if before.clean_since is None else before.clean_since
+    is_first = before.clean_since is None or registration.gave_up
+    return before.incarnation if is_first else before.clean_since
 
 
 def _same_logs_since(before: BrokerRecord | None, registration: Registration) -> Incarnation | None:
@@ -140,7 +146,8 @@ def _same_logs_since(before: BrokerRecord | None, registration: Registration) ->
     has_logs = registration.same_logs or registration.clean
     if before is None or not has_logs or not _follows(before, registration):
         return None
-    return before.incarnation if before.same_logs_since is None else before.same_logs_since
+    is_first = before.same_logs_since is None or registration.gave_up
+    return before.incarnation if is_first else before.same_logs_since
 
 
 def _follows(before: BrokerRecord, registration: Registration) -> bool:

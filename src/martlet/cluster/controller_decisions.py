@@ -133,9 +133,10 @@ def stuck_partitions(
 ) -> Iterator[tuple[str, PartitionRecord]]:
     """Those without a leader for which nobody can return any more who would be elected by itself.
 
-    Every one that was complete has since been started with an empty or damaged disk, or after a loss of power.
+    Every one that was complete has since been started with an empty or damaged disk, or after a loss of power. Who
+    could not read its logs may be able to when it is started again.
     """
-    known = {**states.missing, **states.alive}
+    known = {broker: replace(record, unread=False) for broker, record in {**states.missing, **states.alive}.items()}
     for topic in image.topics():
         for partition in image.partitions(topic.name):
             if partition.leader is not None or topic_rules(topic, layers).unclean_allowed:

@@ -72,16 +72,18 @@ class BrokerRecord:
     """What the process called its start, before it knew its incarnation; by this it knows its own registration."""
     same_logs_since: Incarnation | None = None
     """The oldest incarnation whose very log directory this is, nothing lost but what a power loss takes; None: this."""
+    unread: bool = False
+    """Whether some of its logs could not be opened: it speaks for itself only, a later one for all again."""
     mod_revision: int = field(default=0, compare=False)
 
     def vouches_for(self, incarnation: Incarnation) -> bool:
         """Whether this process holds everything that one of its broker's earlier starts, or itself, held."""
-        first = self.incarnation if self.clean_since is None else self.clean_since
+        first = self.incarnation if self.clean_since is None or self.unread else self.clean_since
         return first <= incarnation <= self.incarnation
 
     def has_logs_of(self, incarnation: Incarnation) -> bool:
         """Whether this process has the logs of that start, though perhaps without what was not flushed."""
-        first = self.incarnation if self.same_logs_since is None else self.same_logs_since
+        first = self.incarnation if self.same_logs_since is None or self.unread else self.same_logs_since
         return first <= incarnation <= self.incarnation or self.vouches_for(incarnation)
 
 
@@ -216,6 +218,7 @@ def encode_broker(record: BrokerRecord) -> bytes:
             "started_at_ms": record.started_at_ms,
             "attempt": record.attempt,
             "same_logs_since": record.same_logs_since,
+            "unread": record.unread,
         }
     )
 
@@ -295,6 +298,7 @@ def decode_broker(entry: Entry) -> BrokerRecord:
             started_at_ms=value.get("started_at_ms", 0),
             attempt=str(value.get("attempt", "")),
             same_logs_since=value.get("same_logs_since"),
+            unread=bool(value.get("unread", False)),
             mod_revision=entry.mod_revision,
         ),
     )

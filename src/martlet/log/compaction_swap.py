@@ -17,7 +17,7 @@ Proved by: tests/unit/log/test_compaction.py, tests/properties/test_log_compacti
 """
 
 from martlet.base.disk import DirectoryEntry, Disk
-from martlet.base.errors import StorageFailure
+from martlet.base.errors import LogDamaged
 from martlet.log.batch_scan import BatchScan
 from martlet.log.file_names import CLEANED, INDEX, LOG, SWAP, TIME_INDEX, offset_file, parse_offset_file
 
@@ -63,5 +63,5 @@ def _end_of_swap(disk: Disk, path: str, base_offset: int) -> int:
         pass
     if scan.fault is not None:
         # It was synced before it got this name: the device damaged it, and the sources may be gone already.
-        raise StorageFailure(f"{path}: damaged at byte {scan.position}, near offset {scan.next_offset}: {scan.fault}")
+        raise LogDamaged(f"{path}: damaged at byte {scan.position}, near offset {scan.next_offset}: {scan.fault}")
     return scan.next_offset

@@ -10,7 +10,8 @@ together now and then, in three steps like a flush (`begin_checkpoint`, `write` 
 marker file tells the next start that the last stop was clean; it goes before the first append. Whether everything that
 the checkpoints name was found is in `started_whole`; a log that was deleted or set aside after they were written is not
 missed, so they also note which directories stand aside already. Opening a damaged log mends it, and with that the
-damage can no longer be seen; so another marker keeps it in mind until the owner says that everybody concerned knows.
+damage can no longer be seen; so another marker keeps it in mind, from before the mending until the owner says that
+everybody concerned knows. A log that the device did not let us open is neither damaged nor lost (`started_unread`).
 
 Invariants: (1) a recovery point on disk is never above what was flushed; (2) a start offset on disk is never above the
 recovery point on disk; (3) the marker exists only while all logs are closed and durable.
@@ -19,9 +20,10 @@ Proved by: tests/unit/log/test_log_directory.py
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from martlet.base.disk import Disk
-from martlet.base.errors import DiskFull, StorageFailure
+from martlet.base.errors import DiskFull, LogDamaged, StorageFailure
 from martlet.base.ids import TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.log.checkpoints import BrokenCheckpoint, decode_offsets, encode_offsets
@@ -105,12 +107,15 @@ class LogDirectory:
         self._asides: set[str] = set()
         self._noted: set[str] = set()
         self._removed: list[str] = []
+        self._has_mended = False
         self.failures: dict[TopicPartition, StorageFailure] = {}
         self.started_clean = False
         self.started_whole = False
         """Whether every log that the checkpoints name was there, undamaged, and holds all that was flushed."""
         self.started_kept = False
         """Whether nothing that was flushed or known to be committed is missing; a power loss may have taken more."""
+        self.started_unread = False
+        """Whether the device failed or was full when some logs were to be opened; of these the others say nothing."""
 
     def open(self, now_ms: int, options_for: Callable[[TopicPartition], LogOptions] | None = None) -> None:
         """Open every log found; those that fail are in `failures`. Raises StorageFailure when the directory fails."""
@@ -130,6 +135,7 @@ class LogDirectory:
         self._asides = set(filter(is_aside, names))
         self._noted = set((disk.read_file(f"{path}/{ASIDE_NOTED}") or b"").decode(errors="replace").splitlines())
         lately = self._asides - self._noted
+        has_unknown_loss = disk.exists(f"{path}/{LOSS_FOUND}")
         for name in names:
             if name.endswith(DELETED_DIRECTORY):
                 self._deleted.append(f"{path}/{name}")
@@ -142,17 +148,19 @@ class LogDirectory:
                     known, *offsets, is_clean=self.started_clean, high_watermark=watermarks.get(partition, 0)
                 )
                 self._open_log(partition, options_for(partition) if options_for else self._options, checkpoint, now_ms)
-        has_mended = any(log.is_damaged for log in self._logs.values()) or (recovery_points is None and len(self) > 0)
+        if any(log.is_damaged for log in self._logs.values()) or (recovery_points is None and len(self) > 0):
+            self._note_loss()
+        unread = {name for name, failure in self.failures.items() if not isinstance(failure, LogDamaged)}
+        self.started_unread = bool(unread)
+        there = self._logs.keys() | unread
         self.started_kept = (
             recovery_points is not None
-            and not self.failures
-            and not disk.exists(f"{path}/{LOSS_FOUND}")
-            and all(partition in self._logs or _was_put_aside(partition, lately) for partition in recovery_points)
+            and self.failures.keys() == unread
+            and not has_unknown_loss
+            and all(partition in there or _was_put_aside(partition, lately) for partition in recovery_points)
             and not any(log.lacks_committed for log in self._logs.values())
         )
-        self.started_whole = self.started_kept and not has_mended
-        if has_mended:
-            disk.replace_file(f"{path}/{LOSS_FOUND}", b"")
+        self.started_whole = self.started_kept and not self._has_mended
         if recovery_points is None:
             self.checkpoint()
         if self.started_clean:
@@ -287,16 +295,35 @@ class LogDirectory:
 
     def _open_log(self, partition: TopicPartition, options: LogOptions, checkpoint: LogCheckpoint, now_ms: int) -> None:
         directory = f"{self.path}/{partition_directory(partition)}"
+        open_it = partial(
+            PartitionLog.open,
+            self._disk,
+            directory,
+            options,
+            partition=partition,
+            checkpoint=checkpoint,
+            now_ms=now_ms,
+            on_damage=self._note_loss,
+        )
         try:
-            self._logs[partition] = PartitionLog.open(
-                self._disk, directory, options, partition=partition, checkpoint=checkpoint, now_ms=now_ms
-            )
+            try:
+                self._logs[partition] = open_it()
+            except LogDamaged:
+                raise
+            except StorageFailure:
+                # A device that fails once is not worth a partition that waits for the next start.
+                self._logs[partition] = open_it()
         except StorageFailure as error:
             self.failures[partition] = error
             self._set_aside[partition] = checkpoint
             if checkpoint.recovery_point is None and not isinstance(error, DiskFull):
                 # The next start will find a checkpoint without this partition, which must not mean "nothing flushed".
                 self._disk.replace_file(f"{directory}/{RECOVERY_FLOOR}", b"unknown\n")
+
+    def _note_loss(self) -> None:
+        if not self._has_mended:
+            self._disk.replace_file(f"{self.path}/{LOSS_FOUND}", b"")
+            self._has_mended = True
 
     def _read_offsets(self, name: str) -> Offsets | None:
         content = self._disk.read_file(f"{self.path}/{name}")

@@ -17,6 +17,7 @@ Invariants:
 Proved by: tests/unit/log/test_partition_log.py, tests/properties/test_log_model.py
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from martlet.base.disk import Disk, DiskFile
@@ -131,10 +132,12 @@ class PartitionLog:
         partition: TopicPartition,
         checkpoint: LogCheckpoint,
         now_ms: int,
+        on_damage: Callable[[], None] = lambda: None,
     ) -> "PartitionLog":
-        """The log in `directory`, made when missing and recovered when needed; raises StorageFailure on damage.
+        """The log in `directory`, made when missing and recovered when needed; raises LogDamaged or StorageFailure.
 
-        A directory that exists is taken to be durable; one made here becomes so with the first flush.
+        `on_damage` is called before damage is cut off, with which it can no longer be seen. A directory that exists is
+        taken to be durable; one made here becomes so with the first flush.
         """
         is_new_directory = not disk.exists(directory)
         if is_new_directory:
@@ -142,7 +145,7 @@ class PartitionLog:
         floor = disk.read_file(f"{directory}/{RECOVERY_FLOOR}")
         if floor is not None:
             checkpoint = apply_floor(checkpoint, floor, partition)
-        loaded = load_log(disk, directory, options, checkpoint, now_ms)
+        loaded = load_log(disk, directory, options, checkpoint, now_ms, on_damage)
         log = cls(disk, directory, options, partition, loaded, now_ms)
         log._floor = None if floor is None else checkpoint.recovery_point or 0
         log.cleaned_offset = min(checkpoint.cleaned_offset, log.end_offset)

@@ -15,11 +15,12 @@ before the log is used; (3) producer state and epochs are those of the batches t
 Proved by: tests/unit/log/test_recovery.py, tests/properties/test_log_model.py
 """
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from martlet.base.disk import DirectoryEntry, Disk
-from martlet.base.errors import LogDamaged, StorageFailure
+from martlet.base.errors import LogDamaged
 from martlet.base.ids import TopicPartition
 from martlet.log.batch_scan import BatchScan
 from martlet.log.checkpoints import BrokenCheckpoint, decode_offsets
@@ -82,15 +83,25 @@ def apply_floor(checkpoint: LogCheckpoint, content: bytes, partition: TopicParti
     )
 
 
-def load_log(disk: Disk, directory: str, options: LogOptions, checkpoint: LogCheckpoint, now_ms: int) -> LoadedLog:
-    """Everything of a partition's directory; raises StorageFailure when acknowledged data is damaged or missing."""
+def load_log(
+    disk: Disk,
+    directory: str,
+    options: LogOptions,
+    checkpoint: LogCheckpoint,
+    now_ms: int,
+    on_damage: Callable[[], None] = lambda: None,
+) -> LoadedLog:
+    """Everything of a partition's directory; raises LogDamaged when acknowledged data is damaged or missing.
+
+    `on_damage` is called before anything is cut that was whole once: afterwards nobody can see that it was there.
+    """
     entries = disk.list_directory(directory)
     if any(entry.name == DAMAGE_FOUND for entry in entries):
         found = (disk.read_file(f"{directory}/{DAMAGE_FOUND}") or b"").decode(errors="replace").strip()
         raise LogDamaged(f"{directory}: damage was found in it before: {found}")
     if finish_swaps(disk, directory, entries):
         entries = disk.list_directory(directory)
-    return _Recovery(disk, directory, options, checkpoint, now_ms).run(entries)
+    return _Recovery(disk, directory, options, checkpoint, now_ms, on_damage).run(entries)
 
 
 def replay_producers(
@@ -119,12 +130,21 @@ def _appended_at_ms(header: BatchHeader, now_ms: int) -> int:
 class _Recovery:
     """One opening of a log: what has been found so far."""
 
-    def __init__(self, disk: Disk, directory: str, options: LogOptions, checkpoint: LogCheckpoint, now_ms: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        options: LogOptions,
+        checkpoint: LogCheckpoint,
+        now_ms: int,
+        on_damage: Callable[[], None],
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self._options = options
         self._checkpoint = checkpoint
         self._now_ms = now_ms
+        self._on_damage = on_damage
         self._segments: list[Segment] = []
         self._snapshots = ProducerSnapshots(disk, directory, [])
         self._producers = ProducerStates()
@@ -205,7 +225,7 @@ class _Recovery:
     def _first_segment(self) -> Segment:
         start, flushed = self._checkpoint.log_start_offset, self._checkpoint.recovery_point
         if flushed is not None and flushed > start:
-            raise StorageFailure(f"{self._directory}: no segments, though offsets up to {flushed} were flushed")
+            raise LogDamaged(f"{self._directory}: no segments, though offsets up to {flushed} were flushed")
         interval = self._options.index_interval_bytes
         return Segment.create(self._disk, self._directory, start, index_interval_bytes=interval)
 
@@ -244,7 +264,9 @@ class _Recovery:
             if fault is not None:
                 if self._end_offset < trusted or (self._checkpoint.recovery_point is None and not is_last):
                     raise segment.damage(scan.position, self._end_offset, fault)
-                self._is_damaged = not (is_last and scan.ends_in_unfinished_write())
+                if not (is_last and scan.ends_in_unfinished_write()):
+                    self._on_damage()
+                    self._is_damaged = True
                 self._cut(number, scan.position)
             elif not is_last:
                 segment.seal(self._end_offset)
@@ -284,13 +306,11 @@ class _Recovery:
     def _check_reach(self, log_start_offset: int) -> None:
         end_offset, flushed = self._end_offset, self._checkpoint.recovery_point
         if flushed is not None and end_offset < flushed:
-            raise StorageFailure(
+            raise LogDamaged(
                 f"{self._directory}: the log ends at offset {end_offset}, but all up to {flushed} was flushed"
             )
         if end_offset < log_start_offset:
-            raise StorageFailure(
-                f"{self._directory}: the log ends at {end_offset}, before its start {log_start_offset}"
-            )
+            raise LogDamaged(f"{self._directory}: the log ends at {end_offset}, before its start {log_start_offset}")
 
     def _clear_up(self) -> None:
         """Make removals durable before anything is appended (I2)."""

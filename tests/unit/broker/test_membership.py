@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from martlet.base.errors import MembershipRefused, StorageFailure
-from martlet.base.ids import BrokerId
+from martlet.base.ids import BrokerId, TopicPartition
 from martlet.broker.administration.topic_admin import TopicAdmin
 from martlet.broker.membership.identity_file import IDENTITY_FILE
 from martlet.broker.membership.membership import endpoint_host
@@ -14,7 +14,7 @@ from martlet.cluster.keys import broker_key, live_key
 from martlet.cluster.records import decode_broker
 from martlet.testing.sim_remote_store import STORE_NAME, CommitFault
 from martlet.testing.sim_world import SimWorld
-from tests.unit.broker.simulated_members import LEASE_MS, LOG_DIRECTORY, SimMember, start_members
+from tests.unit.broker.simulated_members import LEASE_MS, LOG_DIRECTORY, SimMember, in_sync_of, start_members
 
 
 def only_member(world: SimWorld) -> SimMember:
@@ -199,6 +199,82 @@ async def _append(services: object) -> None:
 
 
 # --- two processes of one broker
+
+
+def fail_to_open_its_log(member: SimMember) -> None:
+    """At its next start the device fails when its one log is opened, and when that is tried again."""
+    member.host.disk.fail_next_write()
+    member.host.disk.fail_next_write()
+
+
+def test_a_device_that_fails_once_when_a_log_is_opened_costs_nothing() -> None:
+    with SimWorld(41) as world:
+        member = only_member(world)
+        member.create_topic("orders", 1)
+        member.append("orders")
+        first = member.record.incarnation
+        member.kill()
+        member.host.disk.fail_next_write()
+        member.start()
+        assert member.services.logs.failures == {}
+        assert member.record.vouches_for(first)
+
+
+def test_logs_that_cannot_be_opened_are_vouched_for_again_once_they_can() -> None:
+    with SimWorld(42) as world:
+        member = only_member(world)
+        member.create_topic("orders", 1)
+        member.append("orders")
+        first = member.record.incarnation
+        member.kill()
+        fail_to_open_its_log(member)
+        member.start()
+        second = member.record
+        assert len(member.services.logs.failures) == 1
+        assert [second.vouches_for(first), second.has_logs_of(first)] == [False, False]
+        member.kill()
+        member.start()
+        assert member.services.logs.failures == {}
+        assert member.record.vouches_for(first)
+
+
+def test_the_last_holder_of_a_partition_leads_it_again_once_its_log_can_be_opened() -> None:
+    with SimWorld(43) as world:
+        one, two = start_members(world, 2)
+        one.create_topic("orders", 1, 2)
+        two.kill()
+        world.run_until(lambda: one.partition("orders").isr_ids() == [1], 30_000)
+        one.append("orders")
+        one.kill()
+        fail_to_open_its_log(one)
+        one.start()
+        two.start()
+        world.run_for(5 * LEASE_MS)
+        assert two.partition("orders").leader is None
+        one.kill()
+        one.start()
+        world.run_until(lambda: two.partition("orders").leader == 1, 30_000)
+        log = one.services.logs.get(TopicPartition("orders", 0))
+        assert log is not None
+        assert log.end_offset == 1
+
+
+def test_a_log_that_was_put_aside_because_it_could_not_be_opened_is_not_vouched_for() -> None:
+    with SimWorld(44) as world:
+        one, two = start_members(world, 2)
+        one.create_topic("orders", 1, 2)
+        first = one.record.incarnation
+        one.kill()
+        world.run_until(lambda: two.partition("orders").leader == 2, 30_000)
+        fail_to_open_its_log(one)
+        one.start()
+        second = one.record.incarnation
+        world.run_until(lambda: in_sync_of(two, "orders") == {1, 2}, 30_000)
+        assert one.services.logs.failures == {}, "it was put aside and copied anew"
+        one.kill()
+        one.start()
+        assert [one.record.vouches_for(first), one.record.vouches_for(second)] == [False, True]
+        assert not one.record.has_logs_of(first)
 
 
 def test_a_second_process_of_a_broker_is_refused_and_told_where_the_first_one_is() -> None:

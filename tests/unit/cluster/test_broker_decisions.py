@@ -21,11 +21,23 @@ from tests.unit.cluster.images import FollowedStore, partition, puts, topic
 
 
 def _register(
-    store: FollowedStore, broker: int = 1, *, clean: bool = False, same_logs: bool = False
+    store: FollowedStore,
+    broker: int = 1,
+    *,
+    clean: bool = False,
+    same_logs: bool = False,
+    unread: bool = False,
+    gave_up: bool = False,
 ) -> RegistrationPlan:
-    endpoints = [Endpoint("PLAINTEXT", "127.0.0.1", 9092)]
     registration = Registration(
-        id=BrokerId(broker), endpoints=endpoints, rack="r", boot_id="b", clean=clean, same_logs=same_logs
+        id=BrokerId(broker),
+        endpoints=[Endpoint("PLAINTEXT", "127.0.0.1", 9092)],
+        rack="r",
+        boot_id="b",
+        clean=clean,
+        same_logs=same_logs,
+        unread=unread,
+        gave_up=gave_up,
     )
     plan = plan_registration(
         registration,
@@ -78,6 +90,18 @@ def test_a_process_has_the_logs_of_those_before_it_until_a_start_without_them() 
     assert [fourth.has_logs_of(Incarnation(number)) for number in range(1, 5)] == [False, False, False, True]
     fifth = _register(store, same_logs=True).broker
     assert [fifth.has_logs_of(Incarnation(number)) for number in range(1, 6)] == [False, False, False, True, True]
+
+
+@pytest.mark.parametrize("gave_up", [False, True])
+def test_a_process_that_cannot_open_its_logs_speaks_for_itself_only_and_a_later_one_for_all(gave_up: bool) -> None:
+    store = FollowedStore()
+    _register(store)
+    second = _register(store, clean=True, unread=True).broker
+    assert [second.vouches_for(Incarnation(number)) for number in (1, 2)] == [False, True]
+    assert [second.has_logs_of(Incarnation(number)) for number in (1, 2)] == [False, True]
+    third = _register(store, clean=True, gave_up=gave_up).broker
+    assert [third.vouches_for(Incarnation(number)) for number in (1, 2, 3)] == [not gave_up, True, True]
+    assert [third.has_logs_of(Incarnation(number)) for number in (1, 2, 3)] == [not gave_up, True, True]
 
 
 def test_a_registration_decided_on_old_knowledge_fails() -> None:

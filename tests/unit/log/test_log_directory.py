@@ -1,5 +1,7 @@
 """All logs of a directory: starts, stops, checkpoints, creation, deletion, and files that are damaged or foreign."""
 
+from itertools import count
+
 import pytest
 
 from martlet.base.errors import ApiError, InvariantViolation, StorageFailure
@@ -8,7 +10,7 @@ from martlet.log.file_names import CLEAN_SHUTDOWN, RECOVERY_FLOOR
 from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
-from martlet.testing.sim_disk import SimDisk
+from martlet.testing.sim_disk import SimCrash, SimDisk
 from tests.unit.log.log_builders import NOW_MS, SMALL, batches_in, fill, new_disk
 
 A, B = TopicPartition("a", 0), TopicPartition("b-1", 7)
@@ -407,6 +409,41 @@ def test_damage_that_a_start_mended_is_remembered_until_everybody_concerned_know
     assert not again.started_whole, "the start before was killed before it could tell anybody"
     again.loss_is_known()
     assert start(disk).started_whole
+
+
+def test_damage_is_remembered_whenever_a_start_is_killed_while_it_mends() -> None:
+    for changes in count():
+        disk = new_disk()
+        directory = with_two_logs(disk)
+        directory.checkpoint()
+        directory.close(clean=False)
+        disk.crash("process")
+        first = next(entry for entry in disk.list_directory("data/logs/a-0") if entry.name.endswith(".log"))
+        disk.flip_bit(f"data/logs/a-0/{first.name}", 8 * 70)
+        disk.stop_after(changes)
+        try:
+            start(disk)
+        except SimCrash:
+            disk.crash("process")
+            assert not start(disk).started_whole, f"killed after {changes} changes"
+        else:
+            break
+    assert changes > 10
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_log_that_the_device_does_not_let_us_open_is_tried_twice_and_not_lost(failures: int) -> None:
+    disk = new_disk()
+    with_two_logs(disk).checkpoint()
+    disk.crash("process")
+    for _ in range(failures):
+        disk.fail_next_write()
+    again = start(disk)
+    assert list(again.failures) == [A][: failures - 1]
+    assert again.started_unread == (failures == 2)
+    assert again.started_whole, "what could be read is whole"
+    later = start(disk)
+    assert (later.failures, later.started_unread, later.started_whole) == ({}, False, True)
 
 
 def test_a_directory_without_readable_recovery_points_did_not_start_whole() -> None:

@@ -38,6 +38,8 @@ class Identity:
     """The start that was under way after that one, if it did not get far enough to be the last user itself."""
     place: str = ""
     """Where the directory was then: a copy of it lies elsewhere, and may lack what was written since it was made."""
+    gave_up: bool = False
+    """Whether it has put aside a log that it could not open: what its predecessors held is not all here any more."""
 
     def is_of(self, broker: BrokerRecord) -> bool:
         """Whether the process registered so used this directory last, or was about to."""
@@ -59,6 +61,7 @@ def read_identity(disk: Disk, directory: str) -> Identity | None:
             LeaseId(int(value["lease"])),
             str(value.get("attempt", "")),
             str(value.get("place", "")),
+            bool(value.get("gave_up", False)),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise StorageFailure(

@@ -9,14 +9,17 @@ the directory's new user; then it takes over what only it can lead. That its pre
 directory is the one that the registered predecessor used, everything in it was found, and it was closed cleanly, or it
 is the very same directory, no copy of it, and the machine has not been started anew since: what was written is then in
 the files, by the page cache if not by the device. When the machine was started anew, the same directory with all that
-was flushed proves less, but enough for a partition that nobody else held completely.
+was flushed proves less, but enough for a partition that nobody else held completely. A start at which the device did
+not let it open some logs proves nothing yet; the next one at which it does proves it all, unless such a log was put
+aside meanwhile, to be copied anew.
 
 A process that is to stop says so first. The controller then hands its leaderships to others, and only when it leads
 nothing that somebody else could lead, or when that takes too long, does it stop.
 
 Invariants:
 J1 no process is registered over one that is alive, unless it has the directory of that one, which nobody shares;
-J2 a process whose broker is registered anew, or removed, ends.
+J2 a process whose broker is registered anew, or removed, ends;
+J3 a log that was put aside unread is never vouched for.
 
 Proved by: tests/unit/broker/test_membership.py, tests/cluster/test_membership_etcd.py
 """
@@ -70,6 +73,8 @@ class LogsFound:
     """Nothing is missing that should be there."""
     kept: bool
     """Nothing is missing but what a power loss may take: all that was flushed is there."""
+    unread: bool = False
+    """Some logs could not be opened, because the device failed or is full; the above is said of the others."""
 
 
 class Membership:
@@ -139,17 +144,32 @@ class Membership:
             boot_id=boot_id,
             clean=self._is_clean(identity, found, boot_id),
             same_logs=self._has_same_logs(identity, found, boot_id),
+            unread=found.unread,
+            gave_up=identity is not None and identity.gave_up,
             predecessor=identity.incarnation if identity is not None else None,
             attempt=attempt,
         )
+        if found.unread:
+            logger.warning(
+                "broker %d could not open all of its logs: what it held counts as incomplete until it is started again "
+                "and can open them",
+                self._id,
+            )
         record = await until_in_reach("registered", partial(self._admin.register_broker, registration))
         self._me = Member(record.id, record.incarnation)
         lease = await self.keeper.obtain()
-        user = Identity(self._image.cluster_id, self._id, record.incarnation, lease, place=self._place)
-        write_identity(self._disk, self._directory, user)
+        self._identity = Identity(self._image.cluster_id, self._id, record.incarnation, lease, place=self._place)
+        write_identity(self._disk, self._directory, self._identity)
         if identity is not None:
             await self._end_lease_before(identity.lease)
         return self.me
+
+    def log_is_given_up(self) -> None:
+        """A log that could not be opened is about to be put aside: whoever has this directory next must know (J3)."""
+        identity = self._identity
+        if identity is not None and not identity.gave_up:
+            self._identity = replace(identity, gave_up=True)
+            write_identity(self._disk, self._directory, self._identity)
 
     async def start(self) -> None:
         """Begin to keep the lease, and take over what only this broker can lead, under a new epoch (A1)."""

@@ -67,6 +67,8 @@ class PartitionTable:
         """Hears of every partition whose role, leader or leader epoch is another now, or that is gone from here."""
         self.on_may_join: Callable[[Partition], None] = lambda partition: None
         """Hears of a led partition with a follower that has caught up and is not in sync yet."""
+        self.on_log_given_up: Callable[[], None] = lambda: None
+        """Hears, before it happens, that a log which could not be opened is put aside to be copied anew."""
         self.may_act: Callable[[], bool] = lambda: True
         """Whether the cluster still counts on this process; if not, somebody else may lead what is led here."""
 
@@ -339,6 +341,7 @@ class PartitionTable:
         if failure is not None:
             if role_of(record, self._me) is not Role.FOLLOWS or isinstance(failure, DiskFull):
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+            self.on_log_given_up()
             kept_as = self._logs.set_aside(name)
             logger.error("the log of %s cannot be used: kept as %s, and copied anew from the leader", name, kept_as)
         log = self._logs.get(name)
