@@ -26,6 +26,7 @@ from martlet.base.ids import Member, TopicId
 from martlet.base.invariant import invariant
 from martlet.cluster.config_changes import replace_topic_configs
 from martlet.cluster.configs import NO_LAYERS, BrokerLayers
+from martlet.cluster.controller_decisions import topic_rules
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import partition_key, partition_prefix, topic_key, unfinished_key
 from martlet.cluster.records import (
@@ -109,8 +110,7 @@ def design_topic(
         internal=is_internal_topic(wish.name),
         created_at_ms=now_ms,
     )
-    partitions = tuple(layout.partition(topic_id, index, replicas) for index, replicas in enumerate(layout.placed))
-    return TopicDesign(record, partitions, layout.guards)
+    return TopicDesign(record, _partitions(record, layout, 0, layers), layout.guards)
 
 
 def plan_topic(design: TopicDesign) -> CommitPlan:
@@ -157,6 +157,7 @@ def design_growth(
     *,
     partition_count: int,
     assignments: Sequence[Sequence[int]] = (),
+    layers: BrokerLayers = NO_LAYERS,
 ) -> TopicDesign:
     """The partitions to add so that the topic has `partition_count`; `assignments` are those of the new ones."""
     if topic.internal:
@@ -183,9 +184,7 @@ def design_growth(
             start=topic.partition_count,
             existing=existing,
         )
-    partitions = tuple(
-        layout.partition(topic.id, index, replicas) for index, replicas in zip(indexes, layout.placed, strict=True)
-    )
+    partitions = _partitions(topic, layout, topic.partition_count, layers)
     return TopicDesign(replace(topic, partition_count=partition_count), partitions, layout.guards)
 
 
@@ -254,6 +253,13 @@ def _assigned(wish: TopicWish, image: MetadataImage, defaults: TopicDefaults) ->
     if sorted(wish.assignments) != list(range(len(wish.assignments))):
         raise bad_assignment("the assigned partitions must be numbered from 0 without gaps")
     return check_layout(image, [wish.assignments[index] for index in range(len(wish.assignments))])
+
+
+def _partitions(topic: TopicRecord, layout: Layout, first: int, layers: BrokerLayers) -> tuple[PartitionRecord, ...]:
+    min_in_sync = topic_rules(topic, layers).min_in_sync
+    return tuple(
+        layout.partition(topic.id, index, replicas, min_in_sync) for index, replicas in enumerate(layout.placed, first)
+    )
 
 
 def _check_partition_count(count: int, defaults: TopicDefaults) -> None:

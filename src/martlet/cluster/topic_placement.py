@@ -4,8 +4,9 @@ Rules: pure. The arithmetic of an even spread is in `placement.py`; here is whic
 wrong with an assignment that somebody made by hand, and on whose being there the whole rests.
 
 How it works: partitions are spread over the brokers that are alive, stay, and are not being drained. If those are
-fewer than the replicas wished for, registered brokers that are away fill up: they hold nothing yet, are not in sync,
-and catch up when they return, so that a topic can be made while one broker restarts. Every commit of the layout
+fewer than the replicas wished for, registered brokers that are away fill up: they are not in sync and catch up when
+they return, so that a topic can be made while one broker restarts. Where fewer are in sync than must be, those away are
+eligible: nothing is acknowledged before there are enough, so who has nothing has everything. Every commit of the layout
 compares, for each broker named, its registration, its leased key and its drain mark as they were seen.
 
 Invariants:
@@ -42,6 +43,7 @@ class Layout:
 
     placed: tuple[Replicas, ...]
     in_sync: Mapping[BrokerId, BrokerRecord] = field(default_factory=dict)
+    away: Mapping[BrokerId, BrokerRecord] = field(default_factory=dict)
     guards: Mapping[str, int] = field(default_factory=dict)
     """What every commit of the layout compares (T1)."""
 
@@ -49,9 +51,10 @@ class Layout:
     def replication_factor(self) -> int:
         return len(self.placed[0])
 
-    def partition(self, topic_id: TopicId, index: int, replicas: Replicas) -> PartitionRecord:
+    def partition(self, topic_id: TopicId, index: int, replicas: Replicas, min_in_sync: int) -> PartitionRecord:
         """A partition as it begins: at epoch 0, led by the first of its replicas that is there (T2)."""
-        isr = tuple(Member(broker, self.in_sync[broker].incarnation) for broker in replicas if broker in self.in_sync)
+        isr = _members(replicas, self.in_sync)
+        has_enough = len(isr) >= min(min_in_sync, len(replicas))
         return PartitionRecord(
             topic_id=topic_id,
             partition=index,
@@ -59,7 +62,12 @@ class Layout:
             leader=isr[0].broker,
             leader_epoch=LeaderEpoch(0),
             isr=isr,
+            elr=() if has_enough else _members(replicas, self.away),
         )
+
+
+def _members(replicas: Replicas, brokers: Mapping[BrokerId, BrokerRecord]) -> tuple[Member, ...]:
+    return tuple(Member(broker, brokers[broker].incarnation) for broker in replicas if broker in brokers)
 
 
 # --- chosen here
@@ -201,4 +209,5 @@ def _layout(placed: Collection[Replicas], image: MetadataImage, states: BrokerSt
     named = {broker for replicas in placed for broker in replicas}
     guards = broker_compares(named, image) | drain_compares(named, image)
     in_sync = {broker: record for broker, record in states.staying.items() if broker in named}
-    return Layout(tuple(placed), in_sync, guards)
+    away = {broker.id: broker for broker in image.brokers() if broker.id in named and broker.id not in in_sync}
+    return Layout(tuple(placed), in_sync, away, guards)

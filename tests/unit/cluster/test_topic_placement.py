@@ -111,6 +111,30 @@ def test_brokers_that_are_away_fill_up_and_are_not_in_sync() -> None:
     assert all(len(partition.isr) == 3 for partition in cluster.image.partitions("t"))
 
 
+@pytest.mark.parametrize(("min_in_sync", "eligible"), [(1, []), (2, [2, 3]), (3, [2, 3])])
+def test_where_fewer_are_in_sync_than_must_be_a_new_partition_can_be_led_by_those_away(
+    min_in_sync: int, eligible: list[int]
+) -> None:
+    cluster = ControlledCluster({1: None, 2: None, 3: None})
+    cluster.stop(2)
+    cluster.stop(3)
+    configs = {"min.insync.replicas": str(min_in_sync)}
+    cluster.commit(plan_topic(_design(cluster, configs=configs, partition_count=2, replication_factor=3)))
+    topic = cluster.image.topic("t")
+    assert topic is not None
+    *_, growth = plan_growth(design_growth(topic, cluster.image, TopicDefaults(), partition_count=4))
+    cluster.commit(growth)
+    for partition in cluster.image.partitions("t"):
+        assert partition.isr_ids() == [1]
+        assert sorted(member.broker for member in partition.elr) == eligible
+    cluster.stop(1)
+    cluster.start(1)  # with an empty disk
+    cluster.start(2, clean=True)
+    cluster.settle()
+    leaders = {partition.leader for partition in cluster.image.partitions("t")}
+    assert leaders == ({2} if eligible else {None})
+
+
 def test_more_replicas_than_registered_brokers_is_refused_naming_the_drained_ones() -> None:
     cluster = ControlledCluster({1: None, 2: None, 3: None})
     _refused(cluster, ErrorCode.INVALID_REPLICATION_FACTOR, "there are 3 brokers$", replication_factor=4)

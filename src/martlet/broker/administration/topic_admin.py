@@ -152,7 +152,12 @@ class TopicAdmin:
             if attempt and topic.partition_count == partition_count:
                 return topic  # a commit whose answer was lost did happen
             design = design_growth(
-                topic, self._image, self._defaults, partition_count=partition_count, assignments=assignments
+                topic,
+                self._image,
+                self._defaults,
+                partition_count=partition_count,
+                assignments=assignments,
+                layers=self._layers(),
             )
             if validate_only:
                 return design.record
