@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from martlet.base.errors import MembershipRefused, StorageFailure
-from martlet.base.ids import BrokerId, TopicPartition
+from martlet.base.ids import BrokerId, Incarnation, TopicPartition
 from martlet.broker.administration.topic_admin import TopicAdmin
 from martlet.broker.membership.identity_file import IDENTITY_FILE
 from martlet.broker.membership.membership import endpoint_host
@@ -198,7 +198,14 @@ async def _append(services: object) -> None:
     services.partitions.get("t", 0)  # type: ignore[attr-defined]
 
 
-# --- two processes of one broker
+def killed_with_a_message(world: SimWorld) -> tuple[SimMember, Incarnation]:
+    """A broker with one log, and which start of it was killed."""
+    member = only_member(world)
+    member.create_topic("orders", 1)
+    member.append("orders")
+    first = member.record.incarnation
+    member.kill()
+    return member, first
 
 
 def fail_to_open_its_log(member: SimMember) -> None:
@@ -209,11 +216,7 @@ def fail_to_open_its_log(member: SimMember) -> None:
 
 def test_a_device_that_fails_once_when_a_log_is_opened_costs_nothing() -> None:
     with SimWorld(41) as world:
-        member = only_member(world)
-        member.create_topic("orders", 1)
-        member.append("orders")
-        first = member.record.incarnation
-        member.kill()
+        member, first = killed_with_a_message(world)
         member.host.disk.fail_next_write()
         member.start()
         assert member.services.logs.failures == {}
@@ -222,11 +225,7 @@ def test_a_device_that_fails_once_when_a_log_is_opened_costs_nothing() -> None:
 
 def test_logs_that_cannot_be_opened_are_vouched_for_again_once_they_can() -> None:
     with SimWorld(42) as world:
-        member = only_member(world)
-        member.create_topic("orders", 1)
-        member.append("orders")
-        first = member.record.incarnation
-        member.kill()
+        member, first = killed_with_a_message(world)
         fail_to_open_its_log(member)
         member.start()
         second = member.record
@@ -275,6 +274,9 @@ def test_a_log_that_was_put_aside_because_it_could_not_be_opened_is_not_vouched_
         one.start()
         assert [one.record.vouches_for(first), one.record.vouches_for(second)] == [False, True]
         assert not one.record.has_logs_of(first)
+
+
+# --- two processes of one broker
 
 
 def test_a_second_process_of_a_broker_is_refused_and_told_where_the_first_one_is() -> None:

@@ -396,7 +396,8 @@ def test_a_directory_with_a_log_that_was_damaged_past_its_recovery_point_did_not
     assert not start(disk).started_kept, "a start that nobody heard of has cut it meanwhile: who knows what else"
 
 
-def test_damage_that_a_start_mended_is_remembered_until_everybody_concerned_knows() -> None:
+def damaged_disk() -> SimDisk:
+    """A log lies there that was whole once and will be cut."""
     disk = new_disk()
     directory = with_two_logs(disk)
     directory.checkpoint()
@@ -404,6 +405,11 @@ def test_damage_that_a_start_mended_is_remembered_until_everybody_concerned_know
     disk.crash("process")
     first = next(entry for entry in disk.list_directory("data/logs/a-0") if entry.name.endswith(".log"))
     disk.flip_bit(f"data/logs/a-0/{first.name}", 8 * 70)
+    return disk
+
+
+def test_damage_that_a_start_mended_is_remembered_until_everybody_concerned_knows() -> None:
+    disk = damaged_disk()
     assert not start(disk).started_whole
     again = start(disk)
     assert not again.started_whole, "the start before was killed before it could tell anybody"
@@ -413,13 +419,7 @@ def test_damage_that_a_start_mended_is_remembered_until_everybody_concerned_know
 
 def test_damage_is_remembered_whenever_a_start_is_killed_while_it_mends() -> None:
     for changes in count():
-        disk = new_disk()
-        directory = with_two_logs(disk)
-        directory.checkpoint()
-        directory.close(clean=False)
-        disk.crash("process")
-        first = next(entry for entry in disk.list_directory("data/logs/a-0") if entry.name.endswith(".log"))
-        disk.flip_bit(f"data/logs/a-0/{first.name}", 8 * 70)
+        disk = damaged_disk()
         disk.stop_after(changes)
         try:
             start(disk)
