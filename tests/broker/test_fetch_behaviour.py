@@ -1,5 +1,6 @@
 """What a fetch gets: when it is answered, how much, and how it is told that its idea of the log is wrong."""
 
+import os
 import time
 from collections.abc import Callable
 
@@ -164,6 +165,26 @@ def test_only_the_first_partition_with_data_may_pass_the_limits(client: RawClien
     asked = [FetchPartition(partition, partition_max_bytes=100) for partition in range(3)]
     results = client.fetch(fetch_request(topic, *asked, max_bytes=100)).topics[0].partitions
     assert [len(result.records) > 0 for result in results] == [False, True, False]
+
+
+@pytest.mark.parametrize("receive_buffer_bytes", [None, 4096])
+def test_a_large_answer_arrives_whole_however_slowly_it_is_read(
+    broker: RunningBroker, client: RawClient, receive_buffer_bytes: int | None
+) -> None:
+    topic = create_topic(client, 3)
+    values = [[os.urandom(700 * KIBIBYTE) for _ in range(9)] for _ in range(3)]
+    for partition, written in enumerate(values):
+        for value in written:
+            publish_values(client, topic, value, partition=partition)
+    asked = [FetchPartition(partition, partition_max_bytes=8 << 20) for partition in range(3)]
+    with RawClient(broker.bootstrap_servers, receive_buffer_bytes=receive_buffer_bytes) as reader:
+        for _ in range(3):  # asked for one after the other without a look at the answers
+            reader.send_fetch(fetch_request(topic, *asked, max_bytes=32 << 20), 12)
+        time.sleep(0.2)
+        for _ in range(3):
+            _, response = reader.receive_fetch(12)
+            assert [values_of(records_of(result)) for result in response.topics[0].partitions] == values
+        assert reader.api_versions().error_code == 0
 
 
 def test_limits_count_whole_batches(client: RawClient) -> None:
