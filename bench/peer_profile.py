@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.peer_cache import Missing
+from bench.processes import ProcessFailed
 
 _SHOWN: Final = 25
 _RATE: Final = 250
@@ -23,19 +24,22 @@ def profiled(pid: int, path: Path) -> Iterator[None]:
     program = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or shutil.which("py-spy")
     if program is None:
         raise Missing("py-spy is not installed (pip install 'martlet[bench]')")
+    path.parent.mkdir(parents=True, exist_ok=True)
     command = [program, "record", "--pid", str(pid), "--format", "raw", "--native", "--rate", str(_RATE)]
     command += ["--duration", str(_SECONDS_MAX), "--output", str(path)]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    complaint = b""
     try:
         yield
     finally:
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(30)
+            _, complaint = process.communicate(timeout=30)
         process.kill()
-        process.wait()
-        if path.exists():
-            path.with_suffix(".txt").write_text(summary(path.read_text("utf-8", "replace").splitlines()), "utf-8")
+        process.communicate()
+    if not path.exists():
+        raise ProcessFailed(f"py-spy wrote nothing: {complaint.decode('utf-8', 'replace').strip()[-300:] or 'no word'}")
+    path.with_suffix(".txt").write_text(summary(path.read_text("utf-8", "replace").splitlines()), "utf-8")
 
 
 def summary(stacks: Iterable[str]) -> str:

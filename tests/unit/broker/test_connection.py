@@ -10,6 +10,7 @@ import pytest
 from martlet.broker.serving.connection import KafkaConnection
 from martlet.broker.serving.dispatch import Dispatcher
 from martlet.broker.serving.memory_budget import MemoryBudget
+from martlet.broker.serving.outbox import Outbox
 from martlet.broker.serving.request import Address, Link, Reply
 from martlet.broker.settings import BrokerSettings
 from martlet.observe.metrics import BrokerMetrics, DropReason
@@ -25,6 +26,7 @@ class FakeTransport(asyncio.Transport):
         self.sent = bytearray()
         self.reading = True
         self.closed = False
+        self.sent_before_close = 0
         self.unsent = 1000
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -57,6 +59,7 @@ class FakeTransport(asyncio.Transport):
 
     def close(self) -> None:
         self.closed = True
+        self.sent_before_close = len(self.sent)
 
 
 class ScriptedDispatcher:
@@ -98,12 +101,14 @@ class Bench:
         self.dispatcher = ScriptedDispatcher()
         self.transport = FakeTransport()
         self.owner = Owner(settings.pop("refuse", None))
+        self._end_of_turn: list[Callable[[], None]] = []
         self.connection = KafkaConnection(
             BrokerSettings(**settings),
             cast(Dispatcher, self.dispatcher),
             MemoryBudget(1 << 30),
             self.clock,
             self.owner,
+            Outbox(self._end_of_turn.append),
         )
         self.connection.connection_made(self.transport)
 
@@ -115,7 +120,15 @@ class Bench:
             data = data[count:]
             self.connection.buffer_updated(count)
 
+    def end_turn(self) -> None:
+        """What the event loop does before it waits for something new."""
+        ending, self._end_of_turn[:] = [*self._end_of_turn], []
+        for callback in ending:
+            callback()
+
     def correlation_ids_sent(self) -> list[int]:
+        """After the turn's end."""
+        self.end_turn()
         sent, ids = bytes(self.transport.sent), []
         while sent:
             length, correlation = struct.unpack_from(">ii", sent)
@@ -276,3 +289,64 @@ def test_parked_work_hears_at_once_that_its_connection_is_gone() -> None:
     bench.dispatcher.started[0].on_abandoned = lambda: heard.append(True)
     bench.connection.connection_lost(None)
     assert heard == [True]
+
+
+# --- answers of one turn
+
+
+def _answer(reply: Reply, *chunks: bytes) -> None:
+    reply.send(chunks or (b"",))
+
+
+def test_the_first_answer_of_a_turn_leaves_at_once_and_the_next_ones_with_its_end() -> None:
+    bench = Bench()
+    bench.receive(b"".join(request(PRODUCE, number) for number in range(3)))
+    first, *others = bench.dispatcher.started
+    _answer(first)
+    at_once = len(bench.transport.sent)
+    assert at_once
+    for reply in others:
+        _answer(reply)
+    assert len(bench.transport.sent) == at_once
+    assert bench.correlation_ids_sent() == [0, 1, 2]
+
+
+def test_a_large_answer_takes_those_that_wait_with_it_and_does_not_wait() -> None:
+    bench = Bench()
+    bench.receive(b"".join(request(PRODUCE, number) for number in range(3)))
+    for reply, size in zip(bench.dispatcher.started, (10, 10, 100_000), strict=True):
+        _answer(reply, bytes(size))
+    assert len(bench.transport.sent) > 100_020
+    assert bench.correlation_ids_sent() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_connection_that_closes_has_sent_the_answers_that_waited(is_refused: bool) -> None:
+    bench = Bench()
+    bench.receive(b"".join(request(PRODUCE, number) for number in range(2)))
+    for reply in bench.dispatcher.started:
+        _answer(reply)
+    if is_refused:
+        bench.connection.refuse("too long")
+    else:
+        bench.connection.drain()
+    assert bench.transport.closed
+    assert bench.transport.sent_before_close == len(bench.transport.sent)
+    assert bench.correlation_ids_sent() == [0, 1]
+
+
+def test_a_connection_that_is_dropped_sends_nothing_more() -> None:
+    bench = Bench()
+    bench.receive(b"".join(request(PRODUCE, number) for number in range(2)))
+    for reply in bench.dispatcher.started:
+        _answer(reply)
+    bench.connection.abort()
+    assert bench.correlation_ids_sent() == [0]
+
+
+def test_the_next_request_starts_although_the_answer_before_it_waits_for_the_turns_end() -> None:
+    bench = Bench()
+    bench.dispatcher.on_start = _answer
+    bench.receive(b"".join(request(METADATA, number) for number in range(4)))
+    assert len(bench.dispatcher.started) == 4
+    assert bench.correlation_ids_sent() == [0, 1, 2, 3]

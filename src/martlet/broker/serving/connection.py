@@ -2,6 +2,7 @@
 
 The rules of framing are in `wire.frames`; this is the asyncio shell around them. No request is ever copied
 here: a frame is a view into the receive buffer, handled at once or held, with reading paused, until it may start.
+When small answers leave is the outbox's to say.
 
 Invariants: (K1) replies leave in request order; (K2) a request starts only when every earlier one is answered,
 except that publishes may follow unanswered publishes, so that one flush serves many; (K3) while a frame is held
@@ -18,6 +19,7 @@ from martlet.base.clock import Clock
 from martlet.base.errors import ProtocolViolation
 from martlet.broker.serving.dispatch import Dispatcher
 from martlet.broker.serving.memory_budget import MemoryBudget
+from martlet.broker.serving.outbox import Outbox
 from martlet.broker.serving.request import Address, Link, Reply
 from martlet.broker.settings import BrokerSettings
 from martlet.observe.metrics import DropReason
@@ -58,16 +60,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
         budget: MemoryBudget,
         clock: Clock,
         owner: "ConnectionOwner",
+        outbox: Outbox,
     ) -> None:
         self._settings = settings
         self._dispatcher = dispatcher
         self._budget = budget
         self._clock = clock
         self._owner = owner
+        self._outbox = outbox
         self._receiver = FrameReceiver(settings.request_bytes_max)
         self._frames: Iterator[memoryview] = iter(())
         self._held: memoryview | None = None
         self._line: deque[Reply] = deque()
+        self._waiting: list[Buffer] = []
+        """Answers, or their pieces, that are the transport's when the turn of the event loop ends."""
+        self._waiting_bytes = 0
         self._line_is_produce = False
         self._pumping = False
         self._reading_paused = False
@@ -99,6 +106,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         for reply in self._line:
             reply.abandon()
         self._line.clear()
+        self._waiting.clear()
         self._held = None
         self._frames = iter(())
         self._budget.forget(self)
@@ -188,24 +196,35 @@ class KafkaConnection(asyncio.BufferedProtocol):
         line = self._line
         if transport is None or self._closing:
             return
-        chunks: list[Buffer] = []
+        was_waiting = bool(self._waiting)
         while line and line[0].ready:
-            chunks.extend(line.popleft().chunks)
-        if chunks:
-            size = sum(map(len, chunks))
-            # Small answers go out as one piece; large ones are not copied together.
-            if size <= _JOIN_BYTES_MAX:
-                transport.write(b"".join(chunks))
-            else:
-                transport.writelines(chunks)
-            self._dispatcher.metrics.bytes_out += size
+            for chunk in line.popleft().chunks:
+                self._waiting.append(chunk)
+                self._waiting_bytes += len(chunk)
+        # What is large leaves at once: the transport says when the peer does not take it, a list of ours would not.
+        is_small = self._waiting_bytes <= _JOIN_BYTES_MAX
+        if self._waiting and not (is_small and (was_waiting or not self._outbox.may_send(self))):
+            self.send_waiting()
         if not line:
             if self._draining:
-                transport.close()
+                self._close()
             elif not self._pumping:
                 self._pump()
         elif self._held is not None and not self._pumping:
             self._pump()
+
+    def send_waiting(self) -> None:
+        """Give the transport the answers that wait."""
+        chunks, size = self._waiting, self._waiting_bytes
+        if not chunks or self._transport is None:
+            return
+        self._waiting, self._waiting_bytes = [], 0
+        # Small answers go out as one piece; large ones are not copied together.
+        if size <= _JOIN_BYTES_MAX:
+            self._transport.write(b"".join(chunks))
+        else:
+            self._transport.writelines(chunks)
+        self._dispatcher.metrics.bytes_out += size
 
     def line_released(self) -> None:
         """The last request in the line lets others start."""
@@ -238,12 +257,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._closing_since_ms = self._clock.monotonic_ms()
         self._dispatcher.metrics.connections_dropped[kind] += 1
         self._dispatcher.report_refusal(self._link, reason)
+        self._close()
+
+    def _close(self) -> None:
+        """Close once the transport has written what it has; answers that wait are its own before."""
+        self.send_waiting()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
         """Drop the connection at once; unanswered requests stay unanswered."""
         self._closing = True
+        self._waiting.clear()
         if self._transport is not None:
             self._transport.abort()
 
@@ -251,8 +276,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Stop taking requests; close once those in the line are answered."""
         self._draining = True
         self._pause_reading()
-        if not self._line and self._transport is not None:
-            self._transport.close()
+        if not self._line:
+            self._close()
 
     def check_deadlines(self, now_ms: int) -> None:
         """Called now and then by the listener: end connections that idle, drip or do not read."""

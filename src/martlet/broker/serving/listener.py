@@ -15,6 +15,7 @@ from martlet.base.clock import Clock
 from martlet.broker.serving.connection import KafkaConnection
 from martlet.broker.serving.dispatch import Dispatcher
 from martlet.broker.serving.memory_budget import MemoryBudget
+from martlet.broker.serving.outbox import Outbox
 from martlet.broker.serving.request import Address
 from martlet.broker.settings import BrokerSettings
 from martlet.observe.metrics import RejectReason
@@ -50,6 +51,7 @@ class Listener:
         self._metrics = dispatcher.metrics
         self._clock = clock
         self._budget = MemoryBudget(settings.in_flight_bytes_max)
+        self._outbox = Outbox(lambda end_turn: asyncio.get_running_loop().call_soon(end_turn))
         self._connections: dict[KafkaConnection, str] = {}
         self._per_host: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
@@ -116,7 +118,7 @@ class Listener:
             self._none_left.set()
 
     def _make_connection(self) -> KafkaConnection:
-        return KafkaConnection(self._settings, self._dispatcher, self._budget, self._clock, self)
+        return KafkaConnection(self._settings, self._dispatcher, self._budget, self._clock, self, self._outbox)
 
     async def _sweep(self) -> None:
         for turn in itertools.count(1):
