@@ -4,9 +4,9 @@
                           [--quick] [--out DIR] [--work-dir DIR] [--list]
 
 In every round each workload is run on one system after the other, and the order changes from round to round. Each gets
-a fresh server on an empty directory, a warm-up, and the machine for itself. Everything is run once, then the workloads
-with targets in all further rounds, then the others in two more. After `--minutes` nothing new is begun, but the first
-round is always finished. Results: `peers.json` (every sample), `peers.md` (ratios) and `peers-….png`, written
+a fresh server on an empty directory, a warm-up, and the machine for itself. The first round is everything with
+everybody; the following ones are the workloads with targets, on Martlet and Kafka alone; the last two are everything
+again. After `--minutes` nothing new is begun, but the first round is always finished. Results: `peers.json` (every sample), `peers.md` (ratios) and `peers-….png`, written
 after every workload; with `--profile` also `profile-….txt`, from a round of its own whose figures are dropped. Status 1
 when a target beside Kafka is missed.
 """
@@ -33,7 +33,7 @@ from bench.peer_producers import producers, rebalance
 from bench.peer_profile import profiled
 from bench.peer_rabbitmq import RabbitMq
 from bench.peer_redis import Redis
-from bench.peer_report import Sample, rows, write_results
+from bench.peer_report import JUDGED_BY, OURS, Sample, rows, write_results
 from bench.peer_session import Session, Workload, of_system
 from bench.peer_sink import SinkSystem
 from bench.peer_start import recovery, start
@@ -53,7 +53,7 @@ _PEERS: Final[dict[str, tuple[System, ...]]] = {
 }
 _FLUSHED: Final = (Durability.FLUSHED,)
 _CACHED: Final = (Durability.CACHED,)
-_ROUNDS_WITHOUT_TARGET: Final = 3
+_WIDE_ROUNDS_AT_THE_END: Final = 2
 WORKLOADS: Final = (
     Workload("publish", publish, is_judged=True, with_sink=True),
     Workload("consume", consume, _CACHED, is_judged=True, with_sink=True),
@@ -83,11 +83,13 @@ class Run:
     samples: list[Sample] = field(default_factory=list)
 
     def measure(self, deadline: float) -> None:
-        for number, workload in schedule(self.workloads, self.context.rounds):
+        for number, workload, is_narrow in schedule(self.workloads, self.context.rounds):
             for durability in workload.durabilities:
                 if number and time.monotonic() > deadline:
                     return
                 systems = [one for one in self.systems if _takes_part(one, workload, durability)]
+                if is_narrow:
+                    systems = [one for one in systems if one.name in (OURS, JUDGED_BY)]
                 turn = number % max(1, len(systems))
                 for system in systems[turn:] + systems[:turn]:
                     self.samples += self._measure(system, workload, durability, number)
@@ -133,12 +135,16 @@ class Run:
                         pass
 
 
-def schedule(workloads: Sequence[Workload], rounds: int) -> Iterator[tuple[int, Workload]]:
-    """What is run in which order: a run that time cuts short has seen all of it once and its targets most often."""
-    pairs = [(number, workload) for number in range(rounds) for workload in workloads]
-    yield from (pair for pair in pairs if pair[0] == 0)
-    yield from (pair for pair in pairs if pair[0] > 0 and pair[1].is_judged)
-    yield from (pair for pair in pairs if 0 < pair[0] < _ROUNDS_WITHOUT_TARGET and not pair[1].is_judged)
+def schedule(workloads: Sequence[Workload], rounds: int) -> Iterator[tuple[int, Workload, bool]]:
+    """What is run in which order, and whether only on the systems that targets are about.
+
+    A run that time cuts short has seen everything once and its targets most often.
+    """
+    wide = {0, *range(max(1, rounds - _WIDE_ROUNDS_AT_THE_END), rounds)} if rounds else set()
+    for number in range(rounds):
+        for workload in workloads:
+            if number in wide or workload.is_judged:
+                yield number, workload, number not in wide
 
 
 def _takes_part(system: System, workload: Workload, durability: Durability) -> bool:
@@ -172,7 +178,7 @@ def _arguments() -> argparse.Namespace:
     everyone = ",".join(_PEERS)
     parser.add_argument("--with", dest="peers", default=everyone, help=f"which ({everyone})")
     parser.add_argument("--minutes", type=float, default=240.0, help="begin no further round after so many (240)")
-    parser.add_argument("--rounds", type=int, help="rounds of each workload (5, or 1 with --quick; 0: only --profile)")
+    parser.add_argument("--rounds", type=int, help="rounds (7, or 1 with --quick; 0: only --profile)")
     names = [workload.name for workload in WORKLOADS]
     parser.add_argument("--only", action="append", choices=names, help="run this workload; may be repeated")
     parser.add_argument("--profile", action="store_true", help="also profile the broker under each workload")
@@ -197,7 +203,7 @@ def main() -> int:
             print(f"{name:14}{text}")
         return 0
     work = Path(tempfile.mkdtemp(prefix="martlet-bench-", dir=arguments.work_dir))
-    rounds = arguments.rounds if arguments.rounds is not None else 1 if arguments.quick else 5
+    rounds = arguments.rounds if arguments.rounds is not None else 1 if arguments.quick else 7
     context = Context(work, rounds, arguments.quick)
     configurations = {f"{one.name}, {kind}": one.configuration(kind) for one in systems for kind in one.durabilities}
     facts: dict[str, Any] = {

@@ -15,19 +15,23 @@ _JUDGED = Workload("publish", _nothing, is_judged=True)
 _OTHER = Workload("rebalance", _nothing)
 
 
-def _order(pairs: Iterable[tuple[int, Workload]]) -> list[tuple[int, str]]:
-    return [(number, workload.name) for number, workload in pairs]
+def _order(planned: Iterable[tuple[int, Workload, bool]]) -> list[tuple[int, str, bool]]:
+    return [(number, workload.name, is_narrow) for number, workload, is_narrow in planned]
 
 
-def test_everything_is_measured_once_before_anything_is_measured_twice() -> None:
-    order = _order(schedule([_JUDGED, _OTHER], 5))
-    assert order[:2] == [(0, "publish"), (0, "rebalance")]
-    assert all(number > 0 for number, _ in order[2:])
+def test_everything_is_measured_once_and_the_targets_again_before_anything_else_is() -> None:
+    assert _order(schedule([_OTHER, _JUDGED], 7)) == [
+        (0, "rebalance", False),
+        (0, "publish", False),
+        *((number, "publish", True) for number in range(1, 5)),
+        *((number, name, False) for number in (5, 6) for name in ("rebalance", "publish")),
+    ]
 
 
-def test_workloads_with_targets_have_all_their_rounds_before_the_others_have_their_second() -> None:
-    order = _order(schedule([_OTHER, _JUDGED], 5))
-    assert order[2:] == [*((number, "publish") for number in range(1, 5)), (1, "rebalance"), (2, "rebalance")]
+def test_a_run_of_few_rounds_measures_everything_in_each() -> None:
+    for rounds in (1, 2, 3):
+        planned = _order(schedule([_JUDGED, _OTHER], rounds))
+        assert planned == [(number, name, False) for number in range(rounds) for name in ("publish", "rebalance")]
 
 
 def test_a_run_without_rounds_measures_nothing() -> None:
