@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench.peer_report import CPU, RATE, Sample
+from bench.peer_report import CPU, LIMIT, OURS, RATE, Sample
 from bench.report import say
 
 
@@ -34,11 +34,36 @@ class Plot:
     x: str = ""
     contains: str = ""
     is_log: bool = True
+    y: str = "messages a second"
+    scale: float = 1.0
+    """What a value is divided by."""
 
 
 _DURABILITIES: Final = ("flushed", "cached")
 _ONE_KILOBYTE: Final = "1 KB, client, cached"
 _FIRST: Final = "start to the first message"
+_NAMES: Final = {
+    OURS: "Martlet",
+    "kafka": "Kafka",
+    "kafka-tuned": "Kafka, tuned",
+    LIMIT: "discarded: the\nclient's limit",
+} | {
+    "nats": "NATS",
+    "rabbitmq": "RabbitMQ",
+    "redis": "Redis",
+}
+_COLOURS: Final = {OURS: "#c2410c", "kafka": "#1f2937", "kafka-tuned": "#6b7280", LIMIT: "#a3a3a3"} | {
+    "nats": "#2563eb",
+    "rabbitmq": "#15803d",
+    "redis": "#9333ea",
+}
+_X_LABELS: Final = {
+    "value_bytes": "bytes in a message",
+    "batch_messages": "messages in a batch",
+    "rate": "messages offered a second",
+    "partitions": "partitions",
+    "producers": "producers",
+}
 
 
 def _publish_plot(kind: str) -> Plot:
@@ -51,7 +76,10 @@ def _batches_plot(kind: str) -> Plot:
 
 def _latency_plot(figure: str, kind: str) -> Plot:
     name = figure.replace(" ", "-")
-    return Plot(f"peers-{name}-{kind}", f"{figure}, 100 B, {kind}, µs", "latency", figure, "rate", kind)
+    title = f"{figure.capitalize()} of 100 B, {kind}"
+    return Plot(
+        f"peers-{name}-{kind}", title, "latency", figure, "rate", f"client, {kind}", y="milliseconds", scale=1000
+    )
 
 
 PLOTS: Final = (
@@ -60,9 +88,11 @@ PLOTS: Final = (
     *(_latency_plot(figure, kind) for figure in ("delivery p50", "delivery p99") for kind in _DURABILITIES),
     Plot("peers-partitions", "Publish 100 B over partitions, cached", "partitions", RATE, "partitions"),
     Plot("peers-producers", "Small batches from many producers, cached", "producers", RATE, "producers"),
-    Plot("peers-cpu", f"CPU of publishing, {_ONE_KILOBYTE}", "publish", CPU, contains=_ONE_KILOBYTE, is_log=False),
-    Plot("peers-start", "Start to the first message, seconds", "start", _FIRST, is_log=False),
-    Plot("peers-memory", "Idle memory, MiB", "start", "idle memory", is_log=False),
+    Plot(
+        "peers-cpu", f"Processor time, publish {_ONE_KILOBYTE}", "publish", CPU, "", _ONE_KILOBYTE, is_log=False, y=CPU
+    ),
+    Plot("peers-start", "Start to the first message", "start", _FIRST, is_log=False, y="seconds"),
+    Plot("peers-memory", "Idle memory", "start", "idle memory", is_log=False, y="MiB"),
 )
 
 
@@ -98,7 +128,7 @@ def draw_plots(directory: Path, samples: Sequence[Sample]) -> list[Path]:
         figure, axes = pyplot.subplots(figsize=(7, 4.5))
         _draw(axes, plot, lines)
         axes.set_title(plot.title)
-        axes.grid(True, alpha=0.3)
+        axes.grid(visible=True, which="major", alpha=0.3)
         path = directory / f"{plot.file}.png"
         figure.savefig(path, dpi=110, bbox_inches="tight")
         pyplot.close(figure)
@@ -108,16 +138,26 @@ def draw_plots(directory: Path, samples: Sequence[Sample]) -> list[Path]:
 
 def _draw(axes: Any, plot: Plot, lines: dict[str, list[Point]]) -> None:
     for system, points in lines.items():
-        middles = [point.middle for point in points]
-        spread = [[point.middle - point.low for point in points], [point.high - point.middle for point in points]]
+        middles = [point.middle / plot.scale for point in points]
+        below = [(point.middle - point.low) / plot.scale for point in points]
+        above = [(point.high - point.middle) / plot.scale for point in points]
+        look = {"color": _COLOURS.get(system), "capsize": 3}
         if plot.x:
-            axes.errorbar([point.x for point in points], middles, yerr=spread, marker="o", capsize=3, label=system)
+            look |= {"label": _NAMES.get(system, system), "marker": "o", "markersize": 4}
+            look |= {"linewidth": 2.6 if system == OURS else 1.3, "linestyle": "--" if system == LIMIT else "-"}
+            axes.errorbar([point.x for point in points], middles, yerr=[below, above], **look)
         else:
-            axes.bar([system], middles, yerr=spread, capsize=3)
+            axes.bar([_NAMES.get(system, system)], middles, yerr=[below, above], **look)
     if plot.x:
-        axes.set_xlabel(plot.x.replace("_", " "))
+        axes.set_xlabel(_X_LABELS[plot.x])
         axes.set_xscale("log")
-        axes.legend()
+        places = sorted({point.x for points in lines.values() for point in points})
+        axes.set_xticks(places, [f"{place:,.0f}" for place in places])
+        axes.minorticks_off()
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     if plot.is_log:
         axes.set_yscale("log")
-    axes.set_ylabel(plot.figure)
+        axes.yaxis.get_major_locator().set_params(subs=(1, 2, 5))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+        axes.yaxis.set_minor_formatter(lambda _value, _: "")
+    axes.set_ylabel(plot.y)

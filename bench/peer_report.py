@@ -72,6 +72,7 @@ class Row:
             self.peer,
             format_number(self.peer_value),
             f"{middle:.2f} [{low:.2f}–{high:.2f}]",
+            str(len(self.ratios)),
             self.target.text if self.target else "",
             self.verdict,
         ]
@@ -128,6 +129,7 @@ _HEADINGS: Final = [
     "beside",
     "its value",
     "ratio [min–max]",
+    "rounds",
     "target",
     "verdict",
 ]
@@ -156,5 +158,7 @@ def write_results(directory: Path, run: Mapping[str, Any], samples: Sequence[Sam
     (directory / "peers.md").write_text(format_markdown(run, samples), "utf-8")
 
 
-def read_samples(path: Path) -> list[Sample]:
-    return [Sample(**one) for one in json.loads(path.read_text("utf-8"))["samples"]]
+def read_results(directory: Path) -> tuple[dict[str, Any], list[Sample]]:
+    """What `write_results` wrote: the run without its samples, and these."""
+    run: dict[str, Any] = json.loads((directory / "peers.json").read_text("utf-8"))
+    return run, [Sample(**one) for one in run.pop("samples")]

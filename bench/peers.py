@@ -1,7 +1,7 @@
 """`./dev bench peers`: Martlet beside other queues, on this machine, in one run, with the same load.
 
     python -m bench.peers [--with kafka,nats,rabbitmq,redis] [--minutes N] [--rounds N] [--only NAME]... [--profile]
-                          [--quick] [--out DIR] [--work-dir DIR] [--list]
+                          [--quick] [--out DIR] [--work-dir DIR] [--redraw] [--list]
 
 In every round each workload is run on one system after the other, and the order changes from round to round. Each gets
 a fresh server on an empty directory, a warm-up, and the machine for itself. The first round is everything with
@@ -33,7 +33,7 @@ from bench.peer_producers import producers, rebalance
 from bench.peer_profile import profiled
 from bench.peer_rabbitmq import RabbitMq
 from bench.peer_redis import Redis
-from bench.peer_report import JUDGED_BY, OURS, Sample, rows, write_results
+from bench.peer_report import JUDGED_BY, OURS, Sample, read_results, rows, write_results
 from bench.peer_session import Session, Workload, of_system
 from bench.peer_sink import SinkSystem
 from bench.peer_start import recovery, start
@@ -185,6 +185,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that all works, figures mean nothing")
     parser.add_argument("--out", type=Path, help="where the results go (bench/results; dropped with --quick)")
     parser.add_argument("--work-dir", type=Path, help="where the data goes (the directory for temporary files)")
+    parser.add_argument("--redraw", action="store_true", help="only make table and plots anew from the samples kept")
     parser.add_argument("--list", action="store_true", help="only say which systems are here, in which version")
     arguments = parser.parse_args()
     unknown = set(filter(None, arguments.peers.split(","))) - set(_PEERS)
@@ -193,10 +194,21 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
+def _redraw(directory: Path) -> None:
+    if not (directory / "peers.json").exists():
+        raise SystemExit(f"there is no {directory / 'peers.json'}: measure first, or name its directory with --out")
+    facts, samples = read_results(directory)
+    write_results(directory, facts, samples)
+    draw_plots(directory, samples)
+
+
 def main() -> int:
     arguments = _arguments()
     end_with_children()
     raise_file_limit()
+    if arguments.redraw:
+        _redraw(arguments.out or RESULTS)
+        return 0
     systems, versions, missing = obtain([name for name in arguments.peers.split(",") if name])
     if arguments.list:
         for name, text in (versions | {name: f"missing: {why}" for name, why in missing.items()}).items():

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.peer_report import CPU, RATE, Sample, format_markdown, read_samples, rows, target_of, write_results
+from bench.peer_report import CPU, RATE, Sample, format_markdown, read_results, rows, target_of, write_results
 
 RUN: dict[str, Any] = {
     "machine": {"processors": "2 × Test"},
@@ -82,5 +82,5 @@ def test_the_table_says_what_is_missing_and_what_failed() -> None:
 def test_written_samples_can_be_read_back(tmp_path: Path) -> None:
     samples = [sample("martlet", 100, point={"value_bytes": 1024.0}), sample("kafka", 50)]
     write_results(tmp_path, RUN, samples)
-    assert read_samples(tmp_path / "peers.json") == samples
+    assert read_results(tmp_path) == (RUN, samples)
     assert (tmp_path / "peers.md").read_text("utf-8").startswith("- processors: 2 × Test")
