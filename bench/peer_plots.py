@@ -141,7 +141,7 @@ def _draw(axes: Any, plot: Plot, lines: dict[str, list[Point]]) -> None:
         middles = [point.middle / plot.scale for point in points]
         below = [(point.middle - point.low) / plot.scale for point in points]
         above = [(point.high - point.middle) / plot.scale for point in points]
-        look = {"color": _COLOURS.get(system), "capsize": 3}
+        look: dict[str, Any] = {"color": _COLOURS.get(system), "capsize": 3}
         if plot.x:
             look |= {"label": _NAMES.get(system, system), "marker": "o", "markersize": 4}
             look |= {"linewidth": 2.6 if system == OURS else 1.3, "linestyle": "--" if system == LIMIT else "-"}
