@@ -16,6 +16,7 @@ from bench.processes import ProcessFailed
 _SHOWN: Final = 25
 _RATE: Final = 250
 _SECONDS_MAX: Final = 3600
+_WAITS: Final = ("PyThread_acquire_lock_timed", "pthread_cond_timedwait", "epoll_wait", "epoll_pwait")
 
 
 @contextlib.contextmanager
@@ -43,18 +44,22 @@ def profiled(pid: int, path: Path) -> Iterator[None]:
 
 
 def summary(stacks: Iterable[str]) -> str:
-    """The share of each function, by itself and with what it called, the largest first."""
+    """The share of each function in the time not spent waiting, by itself and with what it called, the largest first."""
     own: Counter[str] = Counter()
     whole: Counter[str] = Counter()
+    waiting = 0
     for line in stacks:
         stack, _, count = line.rpartition(" ")
         if not count.isdigit() or not stack:
             continue
         frames = stack.split(";")
+        if any(frame.startswith(_WAITS) for frame in frames):
+            waiting += int(count)
+            continue
         own[frames[-1]] += int(count)
         for frame in set(frames):
             whole[frame] += int(count)
     total = own.total()
-    lines = [f"{total} samples", "   own  whole"]
+    lines = [f"{total} samples at work, {waiting} of all threads waiting", "   own  whole"]
     lines += [f"{own[name] / total:6.1%} {whole[name] / total:6.1%}  {name}" for name, _ in own.most_common(_SHOWN)]
     return "\n".join(lines) + "\n"

@@ -59,7 +59,7 @@ def test_rates_are_read_from_what_kafkas_programs_print() -> None:
 
 
 def test_a_profile_shows_own_and_whole_shares() -> None:
-    text = summary(["main;read;copy 3", "main;write 1", "broken"])
-    assert text.splitlines()[0] == "4 samples"
+    text = summary(["main;read;copy 3", "main;write 1", "thread;epoll_wait (libc.so.6) 7", "broken"])
+    assert text.splitlines()[0] == "4 samples at work, 7 of all threads waiting"
     assert " 75.0%  75.0%  copy" in text
     assert " 25.0%  25.0%  write" in text
