@@ -44,7 +44,7 @@ def profiled(pid: int, path: Path) -> Iterator[None]:
 
 
 def summary(stacks: Iterable[str]) -> str:
-    """The share of each function in the time not spent waiting, by itself and with what it called, the largest first."""
+    """The share of each function in the time not spent waiting, by itself and with what it called, largest first."""
     own: Counter[str] = Counter()
     whole: Counter[str] = Counter()
     waiting = 0
