@@ -106,7 +106,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         for reply in self._line:
             reply.abandon()
         self._line.clear()
-        self._waiting.clear()
         self._held = None
         self._frames = iter(())
         self._budget.forget(self)
@@ -214,11 +213,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._pump()
 
     def send_waiting(self) -> None:
-        """Give the transport the answers that wait."""
+        """Give the transport the answers that wait; one that closes or is gone takes none, and must not hear of any."""
         chunks, size = self._waiting, self._waiting_bytes
-        if not chunks or self._transport is None:
-            return
         self._waiting, self._waiting_bytes = [], 0
+        if not chunks or self._transport is None or self._transport.is_closing():
+            return
         # Small answers go out as one piece; large ones are not copied together.
         if size <= _JOIN_BYTES_MAX:
             self._transport.write(b"".join(chunks))
@@ -268,7 +267,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Drop the connection at once; unanswered requests stay unanswered."""
         self._closing = True
-        self._waiting.clear()
         if self._transport is not None:
             self._transport.abort()
 
