@@ -17,6 +17,7 @@ from typing import ClassVar, Final
 from confluent_kafka.admin import AdminClient
 
 from bench.peer_cache import maven_jars, run_tool
+from bench.peer_report import TUNED
 from bench.peer_system import Durability, Protocol, Running, System, running, wait_answer
 from bench.processes import ServerProcess, free_port
 
@@ -106,7 +107,7 @@ class Kafka(System):
 
 
 class TunedKafka(Kafka):
-    name = "kafka-tuned"
+    name = TUNED
     jvm = _TUNED_JVM
     jvm_text = "heap 2 GB, parallel collector"
 

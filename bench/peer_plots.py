@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench.peer_report import CPU, LIMIT, OURS, RATE, Sample
+from bench.peer_report import CPU, LIMIT, OURS, RATE, TUNED, Sample
 from bench.report import say
 
 
@@ -45,14 +45,14 @@ _FIRST: Final = "start to the first message"
 _NAMES: Final = {
     OURS: "Martlet",
     "kafka": "Kafka",
-    "kafka-tuned": "Kafka, tuned",
+    TUNED: "Kafka, tuned",
     LIMIT: "discarded: the\nclient's limit",
 } | {
     "nats": "NATS",
     "rabbitmq": "RabbitMQ",
     "redis": "Redis",
 }
-_COLOURS: Final = {OURS: "#c2410c", "kafka": "#1f2937", "kafka-tuned": "#6b7280", LIMIT: "#a3a3a3"} | {
+_COLOURS: Final = {OURS: "#c2410c", "kafka": "#1f2937", TUNED: "#6b7280", LIMIT: "#a3a3a3"} | {
     "nats": "#2563eb",
     "rabbitmq": "#15803d",
     "redis": "#9333ea",

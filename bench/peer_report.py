@@ -1,8 +1,7 @@
-"""What the comparison says in the end: each figure of Martlet beside the same figure of each peer, with spread.
+"""What the comparison found: each figure of Martlet beside the same figure of each peer, and what was asked of it.
 
 How it works: a `Sample` is one figure of one system in one round. Ratios are taken inside a round, between runs made
-right after each other, and reported as the median with the smallest and the largest. The absolute values stand
-beside them for orientation. What could not be run is listed with its reason, never estimated.
+right after each other. How they are shown is in `peer_tables` and `peer_plots`.
 
 Proved by: tests/unit/bench/test_peer_report.py
 """
@@ -14,10 +13,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from bench.report import Target, format_number, ratio_at_least, ratio_at_most
+from bench.report import Target, ratio_at_least, ratio_at_most
 
 OURS: Final = "martlet"
 JUDGED_BY: Final = "kafka"
+TUNED: Final = "kafka-tuned"
 LIMIT: Final = "sink"
 RATE: Final = "messages a second"
 CPU: Final = "CPU seconds per million messages"
@@ -62,20 +62,9 @@ class Row:
             return "-"
         return "ok" if self.target.is_met([], self.ratios) else "MISSED"
 
-    def cells(self) -> list[str]:
-        middle, low, high = statistics.median(self.ratios), min(self.ratios), max(self.ratios)
-        return [
-            self.workload,
-            self.case,
-            self.figure,
-            f"{format_number(self.value)} {self.unit}".strip(),
-            self.peer,
-            format_number(self.peer_value),
-            f"{middle:.2f} [{low:.2f}–{high:.2f}]",
-            str(len(self.ratios)),
-            self.target.text if self.target else "",
-            self.verdict,
-        ]
+    @property
+    def ratio(self) -> float:
+        return statistics.median(self.ratios)
 
 
 def rows(samples: Iterable[Sample]) -> list[Row]:
@@ -121,44 +110,14 @@ def target_of(key: tuple[str, str, str], peer: str) -> Target | None:
     return None
 
 
-_HEADINGS: Final = [
-    "workload",
-    "case",
-    "figure",
-    "martlet",
-    "beside",
-    "its value",
-    "ratio [min–max]",
-    "rounds",
-    "target",
-    "verdict",
-]
-
-
-def format_markdown(run: Mapping[str, Any], samples: Sequence[Sample]) -> str:
-    """Machine, versions, configurations, what is missing, then the table."""
-    lines = [f"- {name}: {value}" for name, value in run["machine"].items()]
-    lines += [f"- {name}: {value}" for name, value in run["versions"].items()]
-    lines += [f"- {name}: **missing** ({reason})" for name, reason in run["missing"].items()]
-    lines += ["", "Configurations:", ""]
-    lines += [f"- {name}: {text}" for name, text in run["configurations"].items()]
-    if run["failures"]:
-        lines += ["", "Not measured:", "", *(f"- {text}" for text in run["failures"])]
-    cells = [_HEADINGS, *(row.cells() for row in rows(samples))]
-    table = [f"| {' | '.join(cell or ' ' for cell in line)} |" for line in cells]
-    table.insert(1, "|" + "---|" * len(_HEADINGS))
-    return "\n".join([*lines, "", *table, ""])
-
-
-def write_results(directory: Path, run: Mapping[str, Any], samples: Sequence[Sample]) -> None:
-    """peers.json with every sample, peers.md with the table."""
+def write_samples(directory: Path, run: Mapping[str, Any], samples: Sequence[Sample]) -> None:
+    """peers.json: what was run, and every sample."""
     directory.mkdir(parents=True, exist_ok=True)
     content = {**run, "samples": [asdict(sample) for sample in samples]}
     (directory / "peers.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    (directory / "peers.md").write_text(format_markdown(run, samples), "utf-8")
 
 
-def read_results(directory: Path) -> tuple[dict[str, Any], list[Sample]]:
-    """What `write_results` wrote: the run without its samples, and these."""
+def read_samples(directory: Path) -> tuple[dict[str, Any], list[Sample]]:
+    """What `write_samples` wrote: the run without its samples, and these."""
     run: dict[str, Any] = json.loads((directory / "peers.json").read_text("utf-8"))
     return run, [Sample(**one) for one in run.pop("samples")]

@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,11 +33,12 @@ from bench.peer_producers import producers, rebalance
 from bench.peer_profile import profiled
 from bench.peer_rabbitmq import RabbitMq
 from bench.peer_redis import Redis
-from bench.peer_report import JUDGED_BY, OURS, Sample, read_results, rows, write_results
+from bench.peer_report import JUDGED_BY, OURS, Sample, read_samples, rows, write_samples
 from bench.peer_session import Session, Workload, of_system
 from bench.peer_sink import SinkSystem
 from bench.peer_start import recovery, start
 from bench.peer_system import Durability, Protocol, System
+from bench.peer_tables import write_tables
 from bench.peer_throughput import batches, compressed, consume, partitions, publish, replicated, together
 from bench.peer_tools import tools
 from bench.processes import ROOT, end_with_children, raise_file_limit
@@ -93,8 +94,8 @@ class Run:
                 turn = number % max(1, len(systems))
                 for system in systems[turn:] + systems[:turn]:
                     self.samples += self._measure(system, workload, durability, number)
-                write_results(self.out, self.facts, self.samples)
-            draw_plots(self.out, self.samples)
+                write_samples(self.out, self.facts, self.samples)
+            _draw(self.out, self.facts, self.samples)
 
     def _measure(self, system: System, workload: Workload, durability: Durability, number: int) -> list[Sample]:
         say(f"round {number + 1}: {workload.name}, {durability}, {system.name} ...")
@@ -197,8 +198,11 @@ def _arguments() -> argparse.Namespace:
 def _redraw(directory: Path) -> None:
     if not (directory / "peers.json").exists():
         raise SystemExit(f"there is no {directory / 'peers.json'}: measure first, or name its directory with --out")
-    facts, samples = read_results(directory)
-    write_results(directory, facts, samples)
+    _draw(directory, *read_samples(directory))
+
+
+def _draw(directory: Path, facts: Mapping[str, Any], samples: Sequence[Sample]) -> None:
+    write_tables(directory, facts, samples)
     draw_plots(directory, samples)
 
 

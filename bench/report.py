@@ -13,7 +13,7 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -123,10 +123,15 @@ def format_table(figures: Sequence[Figure]) -> str:
 
 def format_markdown(facts: Mapping[str, str], figures: Sequence[Figure]) -> str:
     """The same for a document."""
-    rows = [[cell or " " for cell in row] for row in (_HEADINGS, *(figure.row() for figure in figures))]
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    lines.insert(1, "|" + "---|" * len(_HEADINGS))
-    return "\n".join([*(f"- {name}: {value}" for name, value in facts.items()), "", *lines, ""])
+    table = markdown_table(_HEADINGS, [figure.row() for figure in figures])
+    return "\n".join([*(f"- {name}: {value}" for name, value in facts.items()), "", *table, ""])
+
+
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table in a document."""
+    lines = [f"| {' | '.join(cell or ' ' for cell in row)} |" for row in (headings, *rows)]
+    lines.insert(1, "|" + "---|" * len(headings))
+    return lines
 
 
 def machine_facts(work: Path) -> dict[str, str]:
