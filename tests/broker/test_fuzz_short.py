@@ -3,9 +3,9 @@
 import random
 from pathlib import Path
 
-from bench.fuzz import fuzz
-from bench.fuzz_corpus import Corpus
-from bench.fuzz_mutations import Mutator
+from bench.fuzz.corpus import Corpus
+from bench.fuzz.mutations import Mutator
+from bench.fuzz.run import fuzz
 
 from martlet.wire.headers import read_request_header
 from tests.broker.sample_requests import served_versions

@@ -4,8 +4,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from bench.chaos import VIOLATIONS_SHOWN, ChaosRun, Demands
-from bench.chaos_faults import Kind
+from bench.chaos.faults import Kind
+from bench.chaos.run import VIOLATIONS_SHOWN, ChaosRun, Demands
 
 _SECONDS = 150.0
 _ON_A_BUSY_MACHINE = Demands(acknowledged_per_second_min=15, recovery_seconds_max=120)

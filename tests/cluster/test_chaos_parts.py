@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from bench.chaos_logs import tracebacks
-from bench.chaos_replicas import difference
+from bench.chaos.logs import tracebacks
+from bench.chaos.replicas import difference
 
 _TRACEBACK = """2026-01-01T00:00:00.000Z ERROR broker.dispatch: it went wrong
 Traceback (most recent call last):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.chaos_replicas import difference, differences
+from bench.chaos.replicas import difference, differences
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.cluster.running_cluster import NotReached, RunningCluster

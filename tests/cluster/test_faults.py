@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from bench.batches import build_values_batch
-from bench.chaos_clients import EpochWatch
-from bench.chaos_replicas import differences
+from bench.chaos.clients import EpochWatch
+from bench.chaos.replicas import differences
 from bench.failover import SteadyPublisher, longest_pause
 from bench.wire_client import RequestRefused, WireClient
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition

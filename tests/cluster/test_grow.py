@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from bench.chaos_clients import IdempotentPublisher, Reader, Target, read_back
+from bench.chaos.clients import IdempotentPublisher, Reader, Target, read_back
 from confluent_kafka import Consumer, TopicPartition
 
 from martlet.testing.history_checker import History

@@ -6,13 +6,13 @@ acknowledged, and shown to readers; now and then recovery points are written and
 disk the power may go. Then the disk settles what it had not synced (`SimDisk`), the logs are opened again, everything
 found is flushed, and only then used. Idempotent publishers send again what was not acknowledged, in order.
 
-The judge is that of the crash test (`bench.crash_history`).
+The judge is that of the crash test (`bench.crash.history`).
 """
 
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from bench.crash_history import History, Kind, Name, ReadMessage, value_of, violations
+from bench.crash.history import History, Kind, Name, ReadMessage, value_of, violations
 
 from martlet.base.errors import ApiError
 from martlet.base.ids import TopicId, TopicPartition

@@ -1,7 +1,7 @@
 """The judge of the crash test finds each kind of wrong: a judge that cannot find anything would prove nothing."""
 
 import pytest
-from bench.crash_history import History, Kind, Name, ReadMessage, name_of, value_of, violations
+from bench.crash.history import History, Kind, Name, ReadMessage, name_of, value_of, violations
 
 
 def history_of(*names: Name) -> tuple[History, list[ReadMessage]]:

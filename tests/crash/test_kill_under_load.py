@@ -5,8 +5,8 @@ Restarts may take longer here than the two seconds that the long run demands, be
 
 from pathlib import Path
 
-from bench.crash import run_crash_test
-from bench.crash_history import VIOLATIONS_SHOWN
+from bench.crash.history import VIOLATIONS_SHOWN
+from bench.crash.run import run_crash_test
 
 _ROUNDS = 8
 _RESTART_SECONDS_MAX = 10.0

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bench.peer_cache import Missing
-from bench.spark_connector import connector_jars
+from bench.peers.systems.cache import Missing
+from bench.spark.connector import connector_jars
 from pyspark.sql import SparkSession
 
 from martlet.spark.session import start_session

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from bench.spark_connector import connector_jars
+from bench.spark.connector import connector_jars
 
 from tests.spark.conftest import SETTINGS
 from tests.spark.topics import Topics

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from bench.spark_cluster import SparkCluster
+from bench.spark.cluster import SparkCluster
 
 from martlet.spark.pipelines.lake.table import open_table
 from martlet.spark.pipelines.shipping import FOLDER

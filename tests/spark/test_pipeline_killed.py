@@ -1,13 +1,13 @@
 """A pipeline killed in the middle of a batch and started again: the archive holds each message once.
 
-Two kills here, of the driver and of Spark's JVM; `python -m bench.pipeline_kills` does it thirty times, to all victims,
-for both layouts and for a topic.
+Two kills here, of the driver and of Spark's JVM; `python -m bench.spark.pipeline_kills` does it thirty times, to all
+victims, for both layouts and for a topic.
 """
 
 from pathlib import Path
 
 import pytest
-from bench.pipeline_kills import run_kills
+from bench.spark.pipeline_kills import run_kills
 
 
 @pytest.mark.timeout(400)

@@ -3,11 +3,11 @@
 import struct
 
 import pytest
-from bench.peer_plots import PLOTS, Plot, Point, lines_of
-from bench.peer_profile import summary
-from bench.peer_report import RATE, Sample
-from bench.peer_throughput import next_offset
-from bench.peer_tools import consumer_rate, producer_rate
+from bench.peers.plots import PLOTS, Plot, Point, lines_of
+from bench.peers.profile import summary
+from bench.peers.report import RATE, Sample
+from bench.peers.workloads.throughput import next_offset
+from bench.peers.workloads.tools import consumer_rate, producer_rate
 from bench.processes import ProcessFailed
 
 PLOT = Plot("file", "title", "publish", RATE, "value_bytes", "cached")

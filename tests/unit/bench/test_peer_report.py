@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.peer_report import CPU, RATE, Sample, read_samples, rows, target_of, write_samples
+from bench.peers.report import CPU, RATE, Sample, read_samples, rows, target_of, write_samples
 
 
 def sample(system: str, value: float, number: int = 0, **more: Any) -> Sample:

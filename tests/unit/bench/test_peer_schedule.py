@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from bench.peer_report import Sample
-from bench.peer_session import Session, Workload
-from bench.peers import schedule
+from bench.peers.report import Sample
+from bench.peers.run import schedule
+from bench.peers.session import Session, Workload
 
 
 def _nothing(_session: Session) -> Iterator[Sample]:

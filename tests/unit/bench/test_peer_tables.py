@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from bench.peer_report import RATE, Sample
-from bench.peer_tables import format_markdown
+from bench.peers.report import RATE, Sample
+from bench.peers.tables import format_markdown
 
 RUN: dict[str, Any] = {
     "machine": {"processors": "2 × Test"},

@@ -1,0 +1,7 @@
+"""`./dev fuzz`: mutated frames."""
+
+import sys
+
+from bench.fuzz.run import main
+
+sys.exit(main())
