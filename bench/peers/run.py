@@ -54,6 +54,7 @@ _PEERS: Final[dict[str, tuple[System, ...]]] = {
 _FLUSHED: Final = (Durability.FLUSHED,)
 _CACHED: Final = (Durability.CACHED,)
 _WIDE_ROUNDS_AT_THE_END: Final = 2
+_MAY_DIFFER: Final = ("commit", "date")
 WORKLOADS: Final = (
     Workload("publish", publish, is_judged=True, with_sink=True),
     Workload("consume", consume, _CACHED, is_judged=True, with_sink=True),
@@ -83,7 +84,8 @@ class Run:
     samples: list[Sample] = field(default_factory=list)
 
     def measure(self, deadline: float) -> None:
-        for number, workload, is_narrow in schedule(self.workloads, self.context.rounds):
+        seen = 1 + max((sample.round for sample in self.samples), default=-1)
+        for number, workload, is_narrow in schedule(self.workloads, self.context.rounds, seen):
             for durability in workload.durabilities:
                 if number and time.monotonic() > deadline:
                     return
@@ -135,16 +137,31 @@ class Run:
                         pass
 
 
-def schedule(workloads: Sequence[Workload], rounds: int) -> Iterator[tuple[int, Workload, bool]]:
-    """What is run in which order, and whether only on the systems that targets are about.
+def schedule(workloads: Sequence[Workload], rounds: int, seen: int = 0) -> Iterator[tuple[int, Workload, bool]]:
+    """What is run in which order after the rounds seen, and whether only on the systems that targets are about.
 
     A run that time cuts short has seen everything once and its targets most often.
     """
     wide = {0, *range(max(1, rounds - _WIDE_ROUNDS_AT_THE_END), rounds)} if rounds else set()
-    for number in range(rounds):
+    for number in range(seen, rounds):
         for workload in workloads:
             if number in wide or workload.is_judged:
                 yield number, workload, number not in wide
+
+
+def gone_on(kept: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a run that is gone on with; refused where its further rounds would be about something else."""
+    for group in ("machine", "versions", "configurations"):
+        for name, value in now[group].items():
+            before = kept[group].get(name, value)
+            if before != value and name not in _MAY_DIFFER:
+                raise SystemExit(f"{name} is {value} now and was {before} in the run that is kept: measure anew")
+    facts = {group: {**kept[group], **now[group]} for group in ("machine", "versions", "configurations")}
+    for name in _MAY_DIFFER:
+        seen = [*kept["machine"].get(name, "").split(", "), now["machine"][name]]
+        facts["machine"][name] = ", ".join(dict.fromkeys(filter(None, seen)))
+    missing = {name: why for name, why in now["missing"].items() if f"{name} version" not in kept["versions"]}
+    return {**facts, "missing": {**kept["missing"], **missing}, "failures": list(kept["failures"])}
 
 
 def _takes_part(system: System, workload: Workload, durability: Durability) -> bool:
@@ -185,6 +202,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that all works, figures mean nothing")
     parser.add_argument("--out", type=Path, help="where the results go (bench/results; dropped with --quick)")
     parser.add_argument("--work-dir", type=Path, help="where the data goes (the directory for temporary files)")
+    parser.add_argument(
+        "--go-on", action="store_true", help="further rounds to the samples kept, up to --rounds in all"
+    )
     parser.add_argument("--redraw", action="store_true", help="only make table and plots anew from the samples kept")
     parser.add_argument("--list", action="store_true", help="only say which systems are here, in which version")
     arguments = parser.parse_args()
@@ -194,10 +214,10 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _redraw(directory: Path) -> None:
+def _kept(directory: Path) -> tuple[dict[str, Any], list[Sample]]:
     if not (directory / "peers.json").exists():
         raise SystemExit(f"there is no {directory / 'peers.json'}: measure first, or name its directory with --out")
-    _draw(directory, *read_samples(directory))
+    return read_samples(directory)
 
 
 def _draw(directory: Path, facts: Mapping[str, Any], samples: Sequence[Sample]) -> None:
@@ -210,7 +230,8 @@ def main() -> int:
     end_with_children()
     raise_file_limit()
     if arguments.redraw:
-        _redraw(arguments.out or RESULTS)
+        directory = arguments.out or RESULTS
+        _draw(directory, *_kept(directory))
         return 0
     systems, versions, missing = obtain([name for name in arguments.peers.split(",") if name])
     if arguments.list:
@@ -222,7 +243,7 @@ def main() -> int:
     context = Context(work, rounds, arguments.quick)
     configurations = {f"{one.name}, {kind}": one.configuration(kind) for one in systems for kind in one.durabilities}
     facts: dict[str, Any] = {
-        "machine": machine_facts(work) | {"date": time.strftime("%Y-%m-%d"), "rounds": str(context.rounds)},
+        "machine": machine_facts(work) | {"date": time.strftime("%Y-%m-%d")},
         "versions": {f"{name} version": version for name, version in versions.items()},
         "missing": missing,
         "configurations": configurations,
@@ -232,7 +253,11 @@ def main() -> int:
     chosen = [one for one in WORKLOADS if not arguments.only or one.name in arguments.only]
     if arguments.quick:
         systems = [one for one in systems if not isinstance(one, TunedKafka)]
-    run = Run(context, systems, chosen, out, facts)
+    samples: list[Sample] = []
+    if arguments.go_on:
+        kept, samples = _kept(out)
+        facts = gone_on(kept, facts)
+    run = Run(context, systems, chosen, out, facts, samples)
     deadline = time.monotonic() + 60 * arguments.minutes
     try:
         run.measure(deadline)

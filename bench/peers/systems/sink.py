@@ -160,7 +160,7 @@ class SinkSystem(System):
     protocol = Protocol.KAFKA
 
     def obtain(self) -> str:
-        return "bench.peers.systems.sink"
+        return "part of these benchmarks"
 
     def client_python(self) -> str:
         return sys.executable
