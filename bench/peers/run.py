@@ -6,9 +6,10 @@
 In every round each workload is run on one system after the other, and the order changes from round to round. Each gets
 a fresh server on an empty directory, a warm-up, and the machine for itself. The first round is everything with
 everybody; the following ones are the workloads with targets, on Martlet and Kafka alone; the last two are everything
-again. After `--minutes` nothing new is begun, but the first round is always finished; `--go-on` adds the rounds that are
-missing then. Results, written after every workload: `peers.json` (every sample), `peers.md` (ratios) and `peers-….png`; with `--profile` also `profile-….txt`,
-from a round of its own whose figures are dropped. Status 1 when a target beside Kafka is missed.
+again. After `--minutes` nothing new is begun, but the first round is always finished; `--go-on` adds the rounds that
+are missing then. Results, written after every workload: `peers.json` (every sample), `peers.md` (ratios) and
+`peers-….png`; with `--profile` also `profile-….txt`, from a round of its own whose figures are dropped. Status 1 when a
+target beside Kafka is missed.
 """
 
 import argparse
