@@ -20,6 +20,7 @@ from martlet.broker.settings import BrokerSettings
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
 from martlet.client.addresses import parse_address
+from martlet.cluster.store import StoreRefused
 
 DEFAULT_FILE: Final = "martlet.toml"
 FILE_VARIABLE: Final = "MARTLET_CONFIG"
@@ -224,7 +225,19 @@ def _text(key: str, value: object, where: str) -> str:
             return str(parse_address(text, default_port=_port_of_default(key)))
         except ValueError as error:
             raise SettingsError(f"{where}: {key}: {error}") from None
+    if key == "metadata":
+        _check_metadata(text, where)
     return text
+
+
+def _check_metadata(text: str, where: str) -> None:
+    # Imported here: most commands never need a store, and this one brings TLS with it.
+    from martlet.stores.etcd_options import parse_address as parse_etcd_address
+
+    try:
+        parse_etcd_address(text)
+    except StoreRefused as error:
+        raise SettingsError(f"{where}: metadata: {error}") from None
 
 
 def _port_of_default(key: str) -> int:

@@ -232,6 +232,11 @@ def settings_options(function: Function) -> Function:
         "--operations", metavar="HOST:PORT", help="Where to serve health and metrics.  [default: 127.0.0.1:9644]"
     )
     @click.option(
+        "--metadata",
+        metavar="etcd://HOST:PORT[,...]/PREFIX",
+        help="Join the cluster that keeps its metadata there.  [default: a file in --data]",
+    )
+    @click.option(
         "--config",
         "config_file",
         metavar="FILE",
@@ -251,11 +256,12 @@ def settings_options(function: Function) -> Function:
         data: str | None,
         kafka: str | None,
         operations: str | None,
+        metadata: str | None,
         assignments: Sequence[tuple[str, str]],
         **kwargs: Any,
     ) -> Any:
         flags = {key: (f"--set {key}", value) for key, value in assignments}
-        named = {"data": data, "kafka": kafka, "operations": operations}
+        named = {"data": data, "kafka": kafka, "operations": operations, "metadata": metadata}
         flags |= {key: (f"--{key}", value) for key, value in named.items() if value is not None}
         return function(*args, flags=flags, **kwargs)
 

@@ -136,6 +136,18 @@ def test_a_topic_is_described_with_partitions_and_settings(broker: FakeBroker, b
     )
 
 
+def test_the_metadata_store_has_a_flag_of_its_own() -> None:
+    store = "etcd://one:2379,two:2379/martlet"
+    shown = json.loads(martlet("config", "show", "--json", "--metadata", store).stdout)["metadata"]
+    assert (shown["value"], shown["origin"], shown["from"]) == (store, "flag", "--metadata")
+    refused = martlet("config", "show", "--metadata", "zookeeper://one:2181")
+    assert refused.exit_code == 2
+    assert (
+        "flag --metadata: metadata: 'zookeeper://one:2181' is no etcd address; "
+        "an etcd address looks like etcd://host:2379,host:2379/prefix"
+    ) in refused.stderr
+
+
 def test_a_topics_settings_are_shown_with_their_origin(broker: FakeBroker, bootstrap: str) -> None:
     describe_scripts(broker)
     ran = martlet("config", "show", "--topic", "orders", "--bootstrap", bootstrap)
