@@ -50,6 +50,7 @@ from martlet.broker.replicas.replica_ask import ReplicaIdentity
 from martlet.broker.replicas.replica_fetching import ReplicaFetching
 from martlet.broker.replicas.replica_gauges import watch_replicas
 from martlet.broker.replicas.replica_lane import ReplicaFetchOptions, ReplicaPorts
+from martlet.broker.routing.departures import Departures
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.dispatch import Dispatcher
 from martlet.broker.serving.listener import Listener
@@ -169,12 +170,15 @@ class BrokerApp:
         self._stack.push_async_callback(housekeeping.aclose)
         self._start_replication(me, commits, feed, logs, partitions, topic_settings)
         groups = self._start_groups(feed, admin, partitions)
+        departures = Departures(self._clock)
+        feed.add_listener(departures.follow)
         self.services = services = BrokerServices(
             settings=settings,
             me=me,
             clock=self._clock,
             cluster_id=image.cluster_id,
             image=image,
+            departures=departures,
             admin=admin,
             partitions=partitions,
             topic_settings=topic_settings,

@@ -14,6 +14,7 @@ from martlet.broker.coordinators.group_coordinator import GroupCoordinator
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.producer_ids import ProducerIdPool
 from martlet.broker.partitions.topic_settings import TopicSettings
+from martlet.broker.routing.departures import Departures
 from martlet.broker.serving.request import Address, Link, parse_address
 from martlet.broker.settings import BrokerSettings
 from martlet.cluster.image import MetadataImage
@@ -34,6 +35,7 @@ class BrokerServices:
     clock: Clock
     cluster_id: str
     image: MetadataImage
+    departures: Departures
     admin: TopicAdmin
     partitions: PartitionTable
     topic_settings: TopicSettings

@@ -95,6 +95,8 @@ def test_a_broker_that_is_not_alive_is_told_of_only_on_request_and_as_fenced() -
         (2, True),
         (3, False),
     ]
+    assert [node.id for node in nodes(seat, _LINK, besides={BrokerId(2)})] == [1, 2, 3]
+    assert BrokerId(2) not in possible_leaders(seat)
     assert address_of(seat, BrokerId(2), _LINK) is None
     assert address_of(seat, BrokerId(3), _LINK) == Address("host-3", 9093)
     assert address_of(seat, BrokerId(9), _LINK) is None

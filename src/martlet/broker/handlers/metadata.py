@@ -6,8 +6,9 @@
 - A topic asked for by id and unknown gets UNKNOWN_TOPIC_ID; by name UNKNOWN_TOPIC_OR_PARTITION.
 - A topic named several times is described once.
 - Creating waits until the topic is visible, so the first answer already carries its leader.
-- Only brokers that are alive are listed; a partition whose leader is not among them has LEADER_NOT_AVAILABLE. So have
-  those led by this broker once it has lost touch with its cluster: the client is to ask somebody else.
+- Only brokers that are alive are listed, and for a moment those that were (`routing/departures.py`). A partition whose
+  leader is not alive has LEADER_NOT_AVAILABLE. So have those led by this broker once it has lost touch with its
+  cluster: the client is to ask somebody else.
 """
 
 from typing import Final
@@ -55,7 +56,7 @@ async def handle(broker: BrokerServices, request: MetadataRequest, context: Requ
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.id, host=node.address.host, port=node.address.port, rack=node.rack)
-            for node in nodes(broker, context.link)
+            for node in nodes(broker, context.link, besides=broker.departures.recent())
         ],
         cluster_id=broker.cluster_id,
         controller_id=controller_of(broker),

@@ -1,7 +1,8 @@
 """The cluster as a client on one connection should see it: who is there, under which address, and who leads.
 
-Rules: only reads the metadata image. A broker that is not alive is never named as a leader or as somewhere to connect
-to; this broker itself is always there, because whoever asks has just reached it.
+Rules: only reads the metadata image. A broker that is not alive is never named as a leader, and as somewhere to connect
+to only for a moment after it went (`departures.py`); this broker itself is always there, because whoever asks has just
+reached it.
 
 How addresses are chosen: this broker's own is the advertised one, else the one the client connected to. That of
 another broker is what it registered under.
@@ -9,7 +10,7 @@ another broker is what it registered under.
 Proved by: tests/unit/broker/test_cluster_view.py
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from martlet.base.ids import BrokerId
@@ -49,13 +50,16 @@ def possible_leaders(broker: BrokerServices) -> Present:
     return {number: record for number, record in present.items() if number != broker.broker_id}
 
 
-def nodes(broker: BrokerServices, link: Link, *, with_fenced: bool = False) -> list[Node]:
-    """The brokers to tell of, by id; on request also those that are registered and not alive."""
+def nodes(
+    broker: BrokerServices, link: Link, *, with_fenced: bool = False, besides: Collection[BrokerId] = ()
+) -> list[Node]:
+    """The brokers to tell of, by id: the living, `besides` them these, on request all that are registered."""
     present = present_brokers(broker.image, broker.broker_id)
     found = [
         Node(record.id, address, record.rack, record.id not in present)
         for record in broker.image.brokers()
-        if (with_fenced or record.id in present) and (address := _address(broker, record, link)) is not None
+        if (with_fenced or record.id in present or record.id in besides)
+        and (address := _address(broker, record, link)) is not None
     ]
     if broker.broker_id not in present:
         found.append(Node(broker.broker_id, broker.address_for(link), broker.settings.rack or None))
