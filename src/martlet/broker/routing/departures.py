@@ -6,7 +6,7 @@ is still listed while its partitions find their leaders costs no client anything
 its lease before. It is never named as a leader. A broker that left cleanly led nothing when it went, and is not
 listed on.
 
-Proved by: tests/unit/broker/test_departures.py, measured by `./dev bench failover`
+Proved by: tests/unit/broker/test_departures.py, tests/sim/test_replication.py; measured by `./dev bench failover`
 """
 
 from typing import Final
