@@ -1,18 +1,19 @@
-"""Walking the batches of a log file one after the other, as far as they are whole.
+"""Walking the batches of a log file one after the other, as far as they are whole and follow each other.
 
-Rules: reads only, decides nothing: it stops at the first bytes that are no batch and says why. Whether that is a torn
-tail to cut or damage to report is for the caller to know.
+Rules: reads only, decides nothing: it stops at the first bytes that are no batch, or a batch that does not follow, and
+says why. What lies behind that is for `batch_survey` to find out.
 
-Invariants: (1) every batch given out is whole, of our magic and has an offset above the one before; (2) with
-`check_crc` its checksum holds; (3) `position` and `next_offset` are where the last good batch
-ends.
+Invariants: (1) every batch given out is whole, of our magic and in order (`batch_order`); (2) with `check_crc` its
+checksum holds; (3) `position` and `next_offset` are where the last good batch ends.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
 from martlet.base.disk import DiskFile
+from martlet.log.batch_order import BatchOrder
 from martlet.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, crc_matches, read_batch_header
+from martlet.wire.primitives import Buffer
 
 HEADER_WINDOW_BYTES: Final = 16 * 1024
 CRC_WINDOW_BYTES: Final = 1024 * 1024
@@ -21,52 +22,24 @@ CRC_WINDOW_BYTES: Final = 1024 * 1024
 class BatchScan:
     """One walk over `file` from `position` to `end`; iterate it once, then ask `position` and `fault`."""
 
-    __slots__ = ("_check_crc", "_end", "_file", "_wanted_offset", "fault", "next_offset", "position")
+    __slots__ = ("_check_crc", "_end", "_file", "_order", "fault", "position")
 
-    def __init__(self, file: DiskFile, position: int, end: int, *, next_offset: int, check_crc: bool) -> None:
+    def __init__(self, file: DiskFile, position: int, end: int, order: BatchOrder, *, check_crc: bool) -> None:
         self._file = file
         self._end = end
+        self._order = order
         self._check_crc = check_crc
-        self.next_offset = next_offset
         self.position = position
         self.fault: str | None = None
-        self._wanted_offset: int | None = None
 
-    def ends_in_unfinished_write(self) -> bool:
-        """Whether all that follows the last good batch is the beginning of one more.
-
-        That is what a killed process leaves of the write it was in. A batch whose length was damaged looks the same,
-        but for the batches behind it.
-        """
-        if self.fault is None or self._wanted_offset is None:
-            return False
-        sought = self._wanted_offset.to_bytes(8, "big")
-        position = self.position + 1
-        while position < self._end:
-            window = self._file.pread(min(CRC_WINDOW_BYTES, self._end - position), position)
-            if not window:
-                return True
-            at = window.find(sought)
-            while at >= 0:
-                if self._is_batch_at(position + at):
-                    return False
-                at = window.find(sought, at + 1)
-            position += max(1, len(window) - len(sought) + 1)
-        return True
-
-    def _is_batch_at(self, position: int) -> bool:
-        head = self._file.pread(min(HEADER_BYTES, self._end - position), position)
-        if len(head) < HEADER_BYTES:
-            return False
-        header = read_batch_header(head)
-        size = header.batch_length + 12
-        if header.magic != MAGIC or not HEADER_BYTES <= size <= self._end - position:
-            return False
-        return crc_matches(self._file.pread(size, position), 0, header)
+    @property
+    def next_offset(self) -> int:
+        """Where the last good batch ends."""
+        return self._order.next_offset
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
         window_bytes = CRC_WINDOW_BYTES if self._check_crc else HEADER_WINDOW_BYTES
-        window, start = b"", self.position
+        window, start, order = b"", self.position, self._order
         while self.position < self._end:
             at = self.position - start
             if at + HEADER_BYTES > len(window):
@@ -74,11 +47,10 @@ class BatchScan:
                 window = self._file.pread(min(window_bytes, self._end - start), start)
                 if len(window) < HEADER_BYTES:
                     self.fault = f"{len(window)} bytes are too few for a batch"
-                    self._wanted_offset = self.next_offset
                     return
             header = read_batch_header(window, at)
             size = header.batch_length + 12
-            self.fault = self._fault_in(header, size)
+            self.fault = shape_fault(header, self._end - self.position) or order.fault(header)
             if self.fault is not None:
                 return
             if self._check_crc:
@@ -89,16 +61,23 @@ class BatchScan:
                     self.fault = "the checksum does not match"
                     return
             yield self.position, header
-            self.next_offset = header.base_offset + header.last_offset_delta + 1
+            order.take(header)
             self.position += size
 
-    def _fault_in(self, header: BatchHeader, size: int) -> str | None:
-        if header.magic != MAGIC or size < HEADER_BYTES:
-            return "there is no batch"
-        follows = header.base_offset >= self.next_offset and header.last_offset_delta >= 0
-        if self.position + size > self._end:
-            self._wanted_offset = header.base_offset + header.last_offset_delta + 1 if follows else None
-            return f"the batch of {size} bytes is cut off"
-        if not follows:
-            return f"offset {header.base_offset} comes where {self.next_offset} was due"
-        return None
+
+def shape_fault(header: BatchHeader, room_bytes: int) -> str | None:
+    """Why these bytes are no whole batch, with so many of them up to the end of the file."""
+    size = header.batch_length + 12
+    if header.magic != MAGIC or size < HEADER_BYTES:
+        return "there is no batch"
+    if size > room_bytes:
+        return f"the batch of {size} bytes is cut off"
+    return None
+
+
+def batch_fault(content: Buffer, at: int, header: BatchHeader, order: BatchOrder) -> str | None:
+    """Why the batch of this header, at `at` of the bytes read, is not whole, not sound, or not the next one."""
+    fault = shape_fault(header, len(content) - at) or order.fault(header)
+    if fault is None and not crc_matches(content, at, header):
+        return f"the checksum of the batch of offset {header.base_offset} does not match"
+    return fault

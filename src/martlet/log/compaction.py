@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from martlet.base.disk import Disk, DiskFile
 from martlet.log.batch_cleaning import BatchCleaner, keys_of_batch
-from martlet.log.batch_scan import BatchScan
+from martlet.log.batch_order import COMPACTED
 from martlet.log.file_names import CLEANED
 from martlet.log.options import LogOptions
 from martlet.log.segment import POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
@@ -102,7 +102,7 @@ class CompactionPlan:
     def _clean_group(self, sources: list[Source], cleaner: BatchCleaner) -> CleanedGroup:
         segments = [source.segment for source in sources]
         interval, base_offset = self.options.index_interval_bytes, segments[0].base_offset
-        cleaned = Segment(self.disk, self.directory, base_offset, size=0, index_interval_bytes=interval)
+        cleaned = Segment(self.disk, self.directory, base_offset, size=0, index_interval_bytes=interval, gaps=COMPACTED)
         cleaned.start_indexes()
         writer = _BatchWriter(self.disk, cleaned.path + CLEANED, cleaned)
         is_changed = len(sources) > 1
@@ -209,8 +209,8 @@ def _group(sources: list[Source], options: LogOptions) -> Iterator[list[Source]]
 def _batches(sources: list[Source]) -> Iterator[tuple[bytes, BatchHeader]]:
     """All batches of sealed segments, whole and checked; raises StorageFailure when one is damaged."""
     for segment, file in sources:
-        scan = BatchScan(file, 0, segment.size, next_offset=segment.base_offset, check_crc=True)
+        scan = segment.scan(0, next_offset=segment.base_offset, check_crc=True)
         for position, header in scan:
             yield file.pread(header.size, position), header
         if scan.fault is not None:
-            raise segment.damage(scan.position, scan.next_offset, scan.fault)
+            raise segment.damage_error(scan.position, scan.next_offset, scan.fault)

@@ -18,6 +18,7 @@ Proved by: tests/unit/log/test_compaction.py, tests/properties/test_log_compacti
 
 from martlet.base.disk import DirectoryEntry, Disk
 from martlet.base.errors import LogDamaged
+from martlet.log.batch_order import COMPACTED, BatchOrder
 from martlet.log.batch_scan import BatchScan
 from martlet.log.file_names import CLEANED, INDEX, LOG, SWAP, TIME_INDEX, offset_file, parse_offset_file
 
@@ -58,7 +59,7 @@ def _replace_sources(disk: Disk, directory: str, base_offset: int, source_bases:
 
 def _end_of_swap(disk: Disk, path: str, base_offset: int) -> int:
     file = disk.open(path)
-    scan = BatchScan(file, 0, file.size(), next_offset=base_offset, check_crc=True)
+    scan = BatchScan(file, 0, file.size(), BatchOrder(base_offset, COMPACTED), check_crc=True)
     for _ in scan:
         pass
     if scan.fault is not None:

@@ -29,7 +29,7 @@ def recover_epochs(
 ) -> EpochCache:
     """The epochs of a log of which the batches from one offset to another were checked and have those `found`."""
     first_offset, end_offset = checked
-    on_disk = _read_epochs(disk, f"{directory}/{EPOCH_CHECKPOINT}")
+    on_disk = read_epochs(disk, directory)
     known = [entry for entry in on_disk if entry[1] <= first_offset]
     if known and found and known[-1][0] > found[0][0]:
         # The file contradicts the log: it is damaged.
@@ -58,9 +58,10 @@ def _silent(on_disk: Entries, found: Entries, end_offset: int) -> Entries:
     ]
 
 
-def _read_epochs(disk: Disk, path: str) -> Entries:
+def read_epochs(disk: Disk, directory: str) -> Entries:
+    """What the file remembers; nothing when it is missing or damaged."""
     try:
-        return decode_epochs(disk.read_file(path) or b"")
+        return decode_epochs(disk.read_file(f"{directory}/{EPOCH_CHECKPOINT}") or b"")
     except BrokenCheckpoint:
         return []
 
@@ -69,8 +70,7 @@ def _walk_epochs(segments: SegmentList, start_offset: int, end_offset: int) -> E
     """The epochs of the batches from `start_offset` to `end_offset`, from the batches themselves."""
     epochs: Entries = []
     for segment in segments.from_offset(start_offset):
-        position = segment.position_of(start_offset)
-        for _, header in segment.scan(position, next_offset=segment.base_offset, check_crc=False):
+        for _, header in segment.sound_batches(start_offset):
             if header.base_offset >= end_offset:
                 return epochs
             if header.partition_leader_epoch > (epochs[-1][0] if epochs else -1):

@@ -11,7 +11,9 @@ marker file tells the next start that the last stop was clean; it goes before th
 the checkpoints name was found is in `started_whole`; a log that was deleted or set aside after they were written is not
 missed, so they also note which directories stand aside already. Opening a damaged log mends it, and with that the
 damage can no longer be seen; so another marker keeps it in mind, from before the mending until the owner says that
-everybody concerned knows. A log that the device did not let us open is neither damaged nor lost (`started_unread`).
+everybody concerned knows. A log that the device did not let us open is neither damaged nor lost (`started_unread`). A
+log whose directory is gone, though the checkpoints say that it held something, is a failure like a damaged one: offsets
+that were handed out must not be handed out again.
 
 Invariants: (1) a recovery point on disk is never above what was flushed; (2) a start offset on disk is never above the
 recovery point on disk; (3) the marker exists only while all logs are closed and durable.
@@ -26,6 +28,7 @@ from martlet.base.disk import Disk
 from martlet.base.errors import DiskFull, LogDamaged, StorageFailure
 from martlet.base.ids import TopicId, TopicPartition
 from martlet.base.invariant import invariant
+from martlet.log.batch_order import EPOCH_MAX
 from martlet.log.checkpoints import BrokenCheckpoint, decode_offsets, encode_offsets
 from martlet.log.file_names import (
     ASIDE_NOTED,
@@ -46,7 +49,7 @@ from martlet.log.file_names import (
 )
 from martlet.log.flushing import CheckpointTicket
 from martlet.log.options import LogOptions
-from martlet.log.partition_log import PartitionLog
+from martlet.log.partition_log import PartitionLog, read_topic_id
 from martlet.log.recovery import LogCheckpoint
 
 Offsets = dict[TopicPartition, int]
@@ -117,8 +120,16 @@ class LogDirectory:
         self.started_unread = False
         """Whether the device failed or was full when some logs were to be opened; of these the others say nothing."""
 
-    def open(self, now_ms: int, options_for: Callable[[TopicPartition], LogOptions] | None = None) -> None:
-        """Open every log found; those that fail are in `failures`. Raises StorageFailure when the directory fails."""
+    def open(
+        self,
+        now_ms: int,
+        options_for: Callable[[TopicPartition], LogOptions] | None = None,
+        epoch_max_for: Callable[[TopicPartition, TopicId | None], int] = lambda partition, topic_id: EPOCH_MAX,
+    ) -> None:
+        """Open every log found; those that fail are in `failures`. Raises StorageFailure when the directory fails.
+
+        `epoch_max_for` tells the greatest leader epoch that a partition has had, when the topic id is that of its log.
+        """
         disk, path = self._disk, self.path
         _make_durable_directory(disk, path)
         marker = f"{path}/{CLEAN_SHUTDOWN}"
@@ -127,7 +138,8 @@ class LogDirectory:
             # A directory made just before a kill is here but perhaps not yet durably so; logs rely on theirs.
             disk.sync_directory(path)
         recovery_points = self._read_offsets(RECOVERY_POINTS)
-        starts = self._read_offsets(LOG_START_OFFSETS) or {}
+        known_starts = self._read_offsets(LOG_START_OFFSETS)
+        starts = known_starts or {}
         cleaned = self._read_offsets(CLEANED_OFFSETS) or {}
         watermarks = self._read_offsets(HIGH_WATERMARKS) or {}
         self._checkpointed = set(recovery_points or ()) | set(starts) | set(cleaned)
@@ -145,9 +157,15 @@ class LogDirectory:
                 known = None if recovery_points is None else recovery_points.get(partition, 0)
                 offsets = (starts.get(partition, 0), cleaned.get(partition, 0))
                 checkpoint = LogCheckpoint(
-                    known, *offsets, is_clean=self.started_clean, high_watermark=watermarks.get(partition, 0)
+                    known,
+                    *offsets,
+                    is_clean=self.started_clean,
+                    high_watermark=watermarks.get(partition, 0),
+                    is_start_known=known_starts is not None,
+                    epoch_max=epoch_max_for(partition, read_topic_id(disk, f"{path}/{name}")),
                 )
                 self._open_log(partition, options_for(partition) if options_for else self._options, checkpoint, now_ms)
+        self._miss_directories(recovery_points or {}, starts, watermarks, lately)
         if any(log.is_damaged for log in self._logs.values()) or (recovery_points is None and len(self) > 0):
             self._note_loss()
         unread = {name for name, failure in self.failures.items() if not isinstance(failure, LogDamaged)}
@@ -276,6 +294,21 @@ class LogDirectory:
             self._disk.replace_file(f"{self.path}/{CLEAN_SHUTDOWN}", b"")
         self._logs.clear()
         self.failures = failed
+
+    def _miss_directories(
+        self, recovery_points: Offsets, starts: Offsets, watermarks: Offsets, lately: set[str]
+    ) -> None:
+        """Note the logs that held something by what the checkpoints say, and whose directories are gone."""
+        for partition, flushed in recovery_points.items():
+            end_offset = max(flushed, watermarks.get(partition, 0))
+            is_there = partition in self._logs or partition in self.failures
+            if is_there or _was_put_aside(partition, lately) or end_offset == 0:
+                continue
+            directory = f"{self.path}/{partition_directory(partition)}"
+            self.failures[partition] = LogDamaged(f"{directory} is gone, and with it all offsets below {end_offset}")
+            self._set_aside[partition] = LogCheckpoint(
+                flushed, starts.get(partition, 0), high_watermark=watermarks.get(partition, 0)
+            )
 
     def _move_aside(self, partition: TopicPartition, suffix: str) -> str | None:
         directory = f"{self.path}/{partition_directory(partition)}"

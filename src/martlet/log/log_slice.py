@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from martlet.base.disk import DiskFile
+from martlet.log.batch_order import EPOCH_MAX, NO_GAPS, KnownGaps
 from martlet.log.unchecked_bytes import UncheckedBytes
 
 
@@ -19,12 +20,16 @@ class LogSlice(NamedTuple):
     size: int
     is_final: bool
     unchecked: UncheckedBytes | None = None
+    gaps: KnownGaps = NO_GAPS
+    epoch_max: int = EPOCH_MAX
 
     def read(self) -> bytes:
         if self.file is None:
             return b""
         content = self.file.pread(self.size, self.position)
-        return content if self.unchecked is None else content[: self.unchecked.check(content, self.position)]
+        if self.unchecked is None:
+            return content
+        return content[: self.unchecked.check(content, self.position, gaps=self.gaps, epoch_max=self.epoch_max)]
 
     def read_now(self) -> bytes | None:
         """The same, unless it would wait for the device or has something to check: then None."""

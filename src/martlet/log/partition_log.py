@@ -9,7 +9,7 @@ the client sent it, checks its producer, stamps offset and leader epoch, and wri
 indexes, epochs, producers, can be rebuilt from the batches, and is after a crash (`recovery`).
 
 Invariants:
-1. Offsets are handed out without gaps by `append`; batches in the file stand in offset order.
+1. Offsets are handed out without gaps by `append`; where batches leave any, that is written down first (`batch_order`).
 2. `log_start_offset` ≤ `recovery_point` ≤ `flushed_offset` ≤ `end_offset`, once the log has been flushed and
    checkpointed; only a truncation moves any of them back.
 3. A write that fails leaves everything as it was.
@@ -24,6 +24,8 @@ from martlet.base.disk import Disk, DiskFile
 from martlet.base.errors import ApiError, ErrorCode, LogDamaged
 from martlet.base.ids import TopicId, TopicPartition
 from martlet.base.invariant import invariant
+from martlet.log.batch_order import COMPACTED, BatchOrder, KnownGaps, read_gaps, write_gaps
+from martlet.log.batch_scan import batch_fault
 from martlet.log.checkpoints import BrokenCheckpoint, decode_topic_id, encode_epochs, encode_offsets, encode_topic_id
 from martlet.log.compaction import CompactionPlan, Source, choose_segments
 from martlet.log.compaction_swap import commit_swap
@@ -37,7 +39,13 @@ from martlet.log.retention import count_expired
 from martlet.log.segment import NO_TIMESTAMP, POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
 from martlet.log.segment_list import SegmentList
 from martlet.log.timestamp_search import TimestampSearch
-from martlet.wire.batch import BatchHeader, crc_matches, iterate_batches, stamp_batch, stamp_log_append_time
+from martlet.wire.batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    read_batch_header,
+    stamp_batch,
+    stamp_log_append_time,
+)
 
 _SNAPSHOT_EVERY_BYTES: Final = 16 << 20
 _DELETIONS_AT_ONCE: Final = 32
@@ -55,6 +63,7 @@ class PartitionLog:
         "_directory_changes",
         "_disk",
         "_floor",
+        "_gaps",
         "_generation",
         "_health",
         "_newly_sealed",
@@ -85,10 +94,19 @@ class PartitionLog:
     )
 
     def __init__(
-        self, disk: Disk, directory: str, options: LogOptions, partition: TopicPartition, loaded: LoadedLog, now_ms: int
+        self,
+        disk: Disk,
+        directory: str,
+        options: LogOptions,
+        partition: TopicPartition,
+        loaded: LoadedLog,
+        *,
+        gaps: KnownGaps,
+        now_ms: int,
     ) -> None:
         self._disk = disk
         self._options = options
+        self._gaps = gaps
         self.directory = directory
         self.partition = partition
         self.topic_id: TopicId | None = None
@@ -119,7 +137,7 @@ class PartitionLog:
         self._parent_changed = False
         self._unsynced_files: list[DiskFile] = []
         self._floor: int | None = None
-        self._deleted_files: list[tuple[int, str]] = []
+        self._deleted_files: list[tuple[int, str]] = [(now_ms, path) for path in loaded.leftovers]
         self._compaction: CompactionPlan | None = None
 
     @classmethod
@@ -145,8 +163,11 @@ class PartitionLog:
         floor = disk.read_file(f"{directory}/{RECOVERY_FLOOR}")
         if floor is not None:
             checkpoint = apply_floor(checkpoint, floor, partition)
-        loaded = load_log(disk, directory, options, checkpoint, now_ms, on_damage)
-        log = cls(disk, directory, options, partition, loaded, now_ms)
+        gaps = read_gaps(disk, directory)
+        if checkpoint.cleaned_offset > 0:
+            gaps = gaps._replace(is_compacted=True)
+        loaded = load_log(disk, directory, options, checkpoint, now_ms, gaps=gaps, on_damage=on_damage)
+        log = cls(disk, directory, options, partition, loaded, gaps=gaps, now_ms=now_ms)
         log._floor = None if floor is None else checkpoint.recovery_point or 0
         log.cleaned_offset = min(checkpoint.cleaned_offset, log.end_offset)
         log.high_watermark = max(log.log_start_offset, min(checkpoint.high_watermark, log.end_offset))
@@ -160,7 +181,7 @@ class PartitionLog:
             for segment in log._segments.from_offset(log._floor):
                 segment.file.sync()
             log._sync_names()
-        log.topic_id = _read_topic_id(disk, directory)
+        log.topic_id = read_topic_id(disk, directory)
         return log
 
     @property
@@ -171,6 +192,20 @@ class PartitionLog:
         """Use other settings from now on; the index interval from the next segment on."""
         self._options = options
         self._roll_after_ms = _UNKNOWN
+
+    @property
+    def damage(self) -> list[str]:
+        """What is known to be damaged: one line for each stretch."""
+        lines = [f"{segment.path}: {damage}" for segment in self._segments for damage in segment.damage]
+        return [self._missing_start(), *lines] if self._lacks_start else lines
+
+    @property
+    def _lacks_start(self) -> bool:
+        return self.log_start_offset < self._segments.first.base_offset
+
+    def _missing_start(self) -> str:
+        last_offset = self._segments.first.base_offset - 1
+        return f"{self.directory}: the segments of offsets {self.log_start_offset} to {last_offset} are gone"
 
     @property
     def size_bytes(self) -> int:
@@ -207,9 +242,15 @@ class PartitionLog:
     def append(self, batch: memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int) -> Appended:
         """Write one checked batch at the end; `batch` is writable and is stamped in place.
 
-        Raises ApiError for a producer out of step, DiskFull or StorageFailure when the write fails (I3).
+        Raises ApiError for a producer out of step, DiskFull or StorageFailure when the write fails (I3), and LogDamaged
+        when the log speaks of a later leader.
         """
         producer_id = header.producer_id
+        if leader_epoch < self.epochs.latest_epoch:
+            raise LogDamaged(
+                f"{self.directory}: the log holds leader epoch {self.epochs.latest_epoch}, but its leader has epoch "
+                f"{leader_epoch}: a batch or the epoch file is damaged"
+            )
         if producer_id >= 0:
             known = self.producers.check(header)
             if known is not None:
@@ -244,7 +285,10 @@ class PartitionLog:
         Raises ApiError(CORRUPT_MESSAGE) and writes nothing when one of them is not whole or does not follow.
         """
         view = memoryview(data)
-        batches = _checked_batches(view, self.end_offset)
+        batches, has_gaps = _checked_batches(view, self.end_offset, self._gaps)
+        if has_gaps:
+            # The leader's log was compacted, or an operator has given up some of its messages.
+            self._allow_gaps()
         number = 0
         while number < len(batches):
             start, header = batches[number]
@@ -325,14 +369,30 @@ class PartitionLog:
             return NOTHING
         size = stop - start
         is_final = is_cut or segment.is_sealed
-        return LogSlice(segment.file, start, size, is_final, segment.unchecked_in(start, size))
+        unchecked = segment.unchecked_in(start, size)
+        if unchecked is None:
+            return LogSlice(segment.file, start, size, is_final)
+        return LogSlice(segment.file, start, size, is_final, unchecked, segment.gaps, self.epochs.latest_epoch)
 
     def next_unchecked(self, max_bytes: int) -> LogSlice | None:
         """What another process wrote and nobody has checked yet, about so many bytes of it; None when there is none."""
-        return self._segments.next_unchecked(max_bytes)
+        piece = self._segments.next_unchecked(max_bytes)
+        return None if piece is None else piece._replace(epoch_max=max(self.epochs.latest_epoch, 0))
+
+    def distrust(self) -> None:
+        """Have everything in sealed segments checked again: what was sound a week ago may not be any more."""
+        self._segments.distrust_sealed()
+
+    def find_damage_at(self, piece: LogSlice) -> None:
+        """Reading this piece has failed: find out what of its segment is damaged."""
+        for segment in self._segments:
+            if piece.file is not None and segment.path == piece.file.path:
+                segment.look_for_damage()
 
     def _find_sealed(self, offset: int) -> tuple[Segment, int]:
         segments = self._segments
+        if offset < segments.first.base_offset:
+            raise LogDamaged(self._missing_start())
         for number in range(segments.number_at(offset), len(segments)):
             segment = segments[number]
             start = segment.position_of(offset)
@@ -534,6 +594,8 @@ class PartitionLog:
         """What to compact now, if the topic is compacted and enough has changed; one plan at a time."""
         if not self._options.compact or (self._compaction is not None and not self._compaction.is_over):
             return None
+        if self.damage:
+            return None  # nothing of a damaged log is rewritten: what is left of it may be all there is
         segments = choose_segments(
             self._segments,
             self._options,
@@ -573,9 +635,11 @@ class PartitionLog:
             if not is_current:
                 self._disk.remove(group.replacement.path + CLEANED)
                 continue
+            self._allow_gaps()
             bases = [segment.base_offset for segment in group.segments]
             commit_swap(self._disk, self.directory, bases[0], bases)
             self._segments.replace(group.segments, group.replacement)
+            group.replacement.gaps = self._gaps
             group.replacement.persist_indexes()
             self._newly_sealed.append(group.replacement)
         if is_whole:
@@ -632,7 +696,16 @@ class PartitionLog:
     def _create_segment(self, base_offset: int) -> Segment:
         self._directory_changes += 1
         interval = self._options.index_interval_bytes
-        return Segment.create(self._disk, self.directory, base_offset, index_interval_bytes=interval)
+        return Segment.create(self._disk, self.directory, base_offset, index_interval_bytes=interval, gaps=self._gaps)
+
+    def _allow_gaps(self) -> None:
+        """Write down that batches may be missing, before any is."""
+        if not self._gaps.is_compacted:
+            gaps = self._gaps._replace(is_compacted=True)
+            write_gaps(self._disk, self.directory, gaps)
+            self._gaps = gaps
+            for segment in self._segments:
+                segment.gaps = gaps
 
     def _write_snapshot(self) -> None:
         self._snapshots.write(self.end_offset, self.producers)
@@ -671,7 +744,8 @@ class PartitionLog:
         self._active_since_ms = now_ms
 
 
-def _read_topic_id(disk: Disk, directory: str) -> TopicId | None:
+def read_topic_id(disk: Disk, directory: str) -> TopicId | None:
+    """Whose partition a directory is, if it says so."""
     content = disk.read_file(f"{directory}/{PARTITION_METADATA}")
     try:
         return None if content is None else decode_topic_id(content)
@@ -680,16 +754,22 @@ def _read_topic_id(disk: Disk, directory: str) -> TopicId | None:
         return None
 
 
-def _checked_batches(view: memoryview, next_offset: int) -> list[tuple[int, BatchHeader]]:
-    """Position and header of every batch in `view`, which must hold whole, sound batches in order and nothing else."""
-    batches = []
-    end = 0
-    for position, header in iterate_batches(view):
-        if header.base_offset < next_offset or header.last_offset_delta < 0 or not crc_matches(view, position, header):
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch at byte {position} does not follow or is damaged")
-        next_offset = header.next_offset
-        end = position + header.size
-        batches.append((position, header))
-    if end != len(view):
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{len(view) - end} bytes after the last whole batch")
-    return batches
+def _checked_batches(view: memoryview, next_offset: int, gaps: KnownGaps) -> tuple[list[tuple[int, BatchHeader]], bool]:
+    """Position and header of every batch in `view`, which must hold whole, sound batches in order and nothing else.
+
+    Also says whether they leave gaps that are not known yet.
+    """
+    batches: list[tuple[int, BatchHeader]] = []
+    order, has_gaps, at = BatchOrder(next_offset, COMPACTED), False, 0
+    while at < len(view):
+        fault: str | None = f"{len(view) - at} bytes are too few for a batch"
+        if len(view) - at >= HEADER_BYTES:
+            header = read_batch_header(view, at)
+            fault = batch_fault(view, at, header, order)
+        if fault is not None:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch at byte {at} is damaged or does not follow: {fault}")
+        has_gaps = has_gaps or not gaps.allow(order.next_offset, header.base_offset)
+        order.take(header)
+        batches.append((at, header))
+        at += header.size
+    return batches, has_gaps

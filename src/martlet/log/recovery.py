@@ -5,13 +5,16 @@ segment, however much the log holds. After a crash it also reads everything past
 
 How it works. Below the recovery point everything was synced and has been acknowledged; past it, pages may be missing,
 zero or torn, and whole files may be gone. So the batches past it are checked one by one, and at the first that does not
-hold the log is cut, later segments included. A fault below it is damage to acknowledged data: the log does not open.
-The same goes for any fault after a clean stop. When the recovery point itself cannot be read, only the very end of the
-log may be cut. A killed process leaves at most the beginning of its last write; a log that was cut by more, or that
-ends below what was committed, says that it is damaged: it lacks what others may count on.
+hold the log is cut, later segments included; what is cut and was more than an unfinished write is kept beside the log.
+A fault below it, and any fault after a clean stop, is damage to acknowledged data. It stays where it is: the segment
+notes which offsets cannot be read, and all others can. Only where the end of the log is in doubt does it not open. When
+the recovery point itself cannot be read, only the very end of the log may be cut. A killed process leaves at most the
+beginning of its last write; a log that was cut by more, or that ends below what was committed, says that it is damaged:
+it lacks what others may count on.
 
 Invariants: (1) nothing below the recovery point is ever cut; (2) what is cut, and snapshots of it, are gone durably
-before the log is used; (3) producer state and epochs are those of the batches that are left.
+before the log is used; (3) producer state and epochs are those of the sound batches that are left; (4) no offset that
+was handed out below the recovery point is ever handed out again.
 Proved by: tests/unit/log/test_recovery.py, tests/properties/test_log_model.py
 """
 
@@ -20,13 +23,14 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from martlet.base.disk import DirectoryEntry, Disk
-from martlet.base.errors import LogDamaged
+from martlet.base.errors import DiskFull, LogDamaged
 from martlet.base.ids import TopicPartition
-from martlet.log.batch_scan import BatchScan
+from martlet.log.batch_order import EPOCH_MAX, NO_GAPS, NO_LIMIT, KnownGaps
+from martlet.log.batch_survey import BatchSurvey, Damage
 from martlet.log.checkpoints import BrokenCheckpoint, decode_offsets
 from martlet.log.compaction_swap import finish_swaps
 from martlet.log.epoch_cache import EpochCache
-from martlet.log.epoch_recovery import recover_epochs
+from martlet.log.epoch_recovery import read_epochs, recover_epochs
 from martlet.log.file_names import DAMAGE_FOUND, DELETED, LOG, SNAPSHOT, parse_offset_file
 from martlet.log.options import LogOptions
 from martlet.log.producer_snapshot import ProducerSnapshots
@@ -35,7 +39,8 @@ from martlet.log.segment import Segment
 from martlet.log.segment_list import SegmentList
 from martlet.wire.batch import BatchHeader
 
-_NEVER: Final = 1 << 63
+_CUT: Final = ".cut"
+_COPY_BYTES: Final = 1 << 20
 
 
 class LogCheckpoint(NamedTuple):
@@ -47,6 +52,10 @@ class LogCheckpoint(NamedTuple):
     is_clean: bool = False
     high_watermark: int = 0
     """Everything below was committed when it was written down."""
+    is_start_known: bool = False
+    """Whether a log that begins after `log_start_offset` lacks its beginning."""
+    epoch_max: int = EPOCH_MAX
+    """No leader has had a greater epoch when the log was opened."""
 
 
 class LoadedLog(NamedTuple):
@@ -66,6 +75,8 @@ class LoadedLog(NamedTuple):
     lacks_committed: bool
     """It ends below what was known to be committed."""
     is_new: bool
+    leftovers: list[str]
+    """Files that an earlier process deleted, to be removed once a checkpoint says where the log starts now."""
 
 
 def apply_floor(checkpoint: LogCheckpoint, content: bytes, partition: TopicPartition) -> LogCheckpoint:
@@ -73,13 +84,14 @@ def apply_floor(checkpoint: LogCheckpoint, content: bytes, partition: TopicParti
     try:
         floor = decode_offsets(content)[partition]
     except (BrokenCheckpoint, KeyError):
-        return checkpoint._replace(recovery_point=None, cleaned_offset=0, high_watermark=0)
+        return checkpoint._replace(recovery_point=None, cleaned_offset=0, high_watermark=0, is_start_known=False)
     recovery_point = None if checkpoint.recovery_point is None else min(checkpoint.recovery_point, floor)
     return checkpoint._replace(
         recovery_point=recovery_point,
         log_start_offset=min(checkpoint.log_start_offset, floor),
         cleaned_offset=min(checkpoint.cleaned_offset, floor),
         high_watermark=min(checkpoint.high_watermark, floor),
+        is_start_known=False,
     )
 
 
@@ -89,9 +101,11 @@ def load_log(
     options: LogOptions,
     checkpoint: LogCheckpoint,
     now_ms: int,
+    *,
+    gaps: KnownGaps = NO_GAPS,
     on_damage: Callable[[], None] = lambda: None,
 ) -> LoadedLog:
-    """Everything of a partition's directory; raises LogDamaged when acknowledged data is damaged or missing.
+    """Everything of a partition's directory; raises LogDamaged when it is in doubt where the log ends.
 
     `on_damage` is called before anything is cut that was whole once: afterwards nobody can see that it was there.
     """
@@ -101,7 +115,9 @@ def load_log(
         raise LogDamaged(f"{directory}: damage was found in it before: {found}")
     if finish_swaps(disk, directory, entries):
         entries = disk.list_directory(directory)
-    return _Recovery(disk, directory, options, checkpoint, now_ms, on_damage).run(entries)
+    recovery = _Recovery(disk, directory, options, checkpoint, now_ms, on_damage)
+    recovery.gaps = gaps
+    return recovery.run(entries)
 
 
 def replay_producers(
@@ -113,8 +129,7 @@ def replay_producers(
     if offset >= end_offset:
         return producers
     for segment in segments.from_offset(offset):
-        position = segment.position_of(offset) if segment.base_offset < offset else 0
-        for _, header in segment.scan(position, next_offset=segment.base_offset, check_crc=False):
+        for _, header in segment.sound_batches(offset):
             if header.base_offset >= end_offset:
                 return producers
             if header.producer_id >= 0 and header.base_offset >= offset:
@@ -154,6 +169,8 @@ class _Recovery:
         self._has_removed = False
         self._cut_bytes = 0
         self._is_damaged = False
+        self._leftovers: list[str] = []
+        self.gaps = NO_GAPS
 
     def run(self, entries: list[DirectoryEntry]) -> LoadedLog:
         self._take_stock(entries)
@@ -165,7 +182,7 @@ class _Recovery:
             self._resume()
         else:
             self._check_and_cut()
-        log_start_offset = max(checkpoint.log_start_offset, self._segments[0].base_offset)
+        log_start_offset = self._start_offset()
         self._check_reach(log_start_offset)
         self._clear_up()
         segments = SegmentList(self._segments)
@@ -192,10 +209,18 @@ class _Recovery:
             is_damaged=self._is_damaged or self._end_offset < checkpoint.high_watermark,
             lacks_committed=self._end_offset < checkpoint.high_watermark,
             is_new=is_new,
+            leftovers=self._leftovers,
         )
 
+    def _start_offset(self) -> int:
+        """Where the log starts: at its first segment, unless one before that is missing and not deleted."""
+        checkpoint, first_offset = self._checkpoint, self._segments[0].base_offset
+        if checkpoint.is_start_known and checkpoint.log_start_offset < first_offset and not self._leftovers:
+            return checkpoint.log_start_offset
+        return max(checkpoint.log_start_offset, first_offset)
+
     def _take_stock(self, entries: list[DirectoryEntry]) -> None:
-        """Find segments and snapshots in the directory; remove what was deleted before."""
+        """Find segments and snapshots in the directory, and what was deleted before."""
         segments: list[Segment] = []
         snapshots: list[int] = []
         interval = self._options.index_interval_bytes
@@ -205,10 +230,12 @@ class _Recovery:
                 continue
             offset, suffix = parsed
             if suffix.endswith(DELETED):
-                self._disk.remove(f"{self._directory}/{name}")
-                self._has_removed = True
+                self._leftovers.append(f"{self._directory}/{name}")
             elif suffix == LOG:
-                segments.append(Segment(self._disk, self._directory, offset, size=size, index_interval_bytes=interval))
+                segment = Segment(
+                    self._disk, self._directory, offset, size=size, index_interval_bytes=interval, gaps=self.gaps
+                )
+                segments.append(segment)
             elif suffix == SNAPSHOT:
                 snapshots.append(offset)
         while len(segments) > 1 and segments[1].base_offset <= self._checkpoint.log_start_offset:
@@ -218,7 +245,7 @@ class _Recovery:
             segment.is_sealed = True
             segment.next_offset = following.base_offset
         if segments:
-            segments[-1].next_offset = _NEVER
+            segments[-1].next_offset = NO_LIMIT
         self._segments = segments
         self._snapshots = ProducerSnapshots(self._disk, self._directory, snapshots)
 
@@ -227,21 +254,43 @@ class _Recovery:
         if flushed is not None and flushed > start:
             raise LogDamaged(f"{self._directory}: no segments, though offsets up to {flushed} were flushed")
         interval = self._options.index_interval_bytes
-        return Segment.create(self._disk, self._directory, start, index_interval_bytes=interval)
+        return Segment.create(self._disk, self._directory, start, index_interval_bytes=interval, gaps=self.gaps)
 
     def _resume(self) -> None:
         """Go on as a clean stop left the log; only the last few batches are looked at."""
-        segment = self._segments[-1]
+        segment, ended_at = self._segments[-1], self._checkpoint.recovery_point
         position, self._first_checked_offset = segment.last_indexed()
-        scan = segment.scan(position, next_offset=self._first_checked_offset, check_crc=True)
-        for _, header in scan:
+        survey = segment.survey(
+            position, next_offset=self._first_checked_offset, until=ended_at, epoch_max=self._latest_epoch_on_disk()
+        )
+        for _, header in survey:
             self._note_epoch(header)
-        if scan.fault is not None:
-            raise segment.damage(scan.position, scan.next_offset, scan.fault)
-        segment.checked_from(position)
-        self._end_offset = scan.next_offset
-        segment.resume(position, self._first_checked_offset)
+        self._end_offset = survey.next_offset
+        if survey.damage:
+            self._resume_damaged(segment, survey, ended_at)
+        else:
+            segment.checked_from(position)
+            segment.resume(position, self._first_checked_offset)
         self._producers = self._producers_at(self._end_offset)
+
+    def _resume_damaged(self, segment: Segment, survey: BatchSurvey, ended_at: int | None) -> None:
+        """Go on where the log ended, with what is sound, if it is certain where that was (I4)."""
+        last = survey.damage[-1]
+        is_end_lost = last.next_offset > survey.next_offset or last.end == segment.size > last.position
+        is_certain = ended_at is not None and (not is_end_lost or last.end > last.position or self._is_end_agreed())
+        if not is_certain:
+            raise segment.damaged(last)
+        self._end_offset = max(survey.next_offset, ended_at or 0)
+        segment.reopen_damaged(self._end_offset)
+
+    def _is_end_agreed(self) -> bool:
+        """Whether two checkpoints say the same: one alone may be damaged itself."""
+        return self._checkpoint.high_watermark == self._checkpoint.recovery_point
+
+    def _latest_epoch_on_disk(self) -> int:
+        """After a clean stop no batch has a later leader epoch than the file that remembers them."""
+        latest = [epoch for epoch, _ in read_epochs(self._disk, self._directory)[-1:]]
+        return min([self._checkpoint.epoch_max, *latest])
 
     def _check_and_cut(self) -> None:
         """Check all that may have suffered in a crash, and cut the log at the first fault that may be cut."""
@@ -257,44 +306,65 @@ class _Recovery:
         while number < len(segments):
             segment = segments[number]
             is_last = number == len(segments) - 1
-            scan = self._check_segment(segment, position)
-            fault = scan.fault
-            if fault is None and not is_last and segments[number + 1].base_offset != self._end_offset:
-                fault = f"the next segment begins at {segments[number + 1].base_offset}"
+            until = None if is_last else segments[number + 1].base_offset
+            survey = segment.survey(
+                position, next_offset=self._end_offset, until=until, epoch_max=self._checkpoint.epoch_max
+            )
+            fault = self._check_segment(segment, survey)
             if fault is not None:
                 if self._end_offset < trusted or (self._checkpoint.recovery_point is None and not is_last):
-                    raise segment.damage(scan.position, self._end_offset, fault)
-                if not (is_last and scan.ends_in_unfinished_write()):
+                    raise segment.damaged(fault)
+                is_unfinished = is_last and survey.ends_unfinished
+                if not is_unfinished:
                     self._on_damage()
                     self._is_damaged = True
-                self._cut(number, scan.position)
+                self._cut(number, fault.position, is_worth_keeping=not is_unfinished)
             elif not is_last:
-                segment.seal(self._end_offset)
+                segment.seal(segments[number + 1].base_offset)
                 self._newly_sealed.append(segment)
-                segments[number + 1].start_recovery(self._end_offset)
+                segments[number + 1].start_recovery(segment.next_offset)
+                self._end_offset = segment.next_offset
             segment.persist_indexes()
             number, position = number + 1, 0
 
-    def _check_segment(self, segment: Segment, position: int) -> BatchScan:
-        """Check the batches from `position` on and take in what they say, up to the first that does not hold."""
-        scan = segment.scan(position, next_offset=self._end_offset, check_crc=True)
+    def _check_segment(self, segment: Segment, survey: BatchSurvey) -> Damage | None:
+        """Take in what the sound batches say, up to damage that may be cut off: that is returned.
+
+        Damage to what was flushed is noted in the segment and stays, if it is certain which offsets it takes up.
+        """
         now_ms, producers = self._now_ms, self._producers
         latest_epoch = self._epochs[-1][0] if self._epochs else -1
-        for at, header in scan:
+        start = survey.position
+        for at, header in survey:
+            if survey.damage and not self._may_stay(survey.damage[-1]):
+                break
             segment.note_batch(at, header.last_offset, header)
+            self._end_offset = header.next_offset
             if header.partition_leader_epoch > latest_epoch:
                 latest_epoch = header.partition_leader_epoch
                 self._note_epoch(header)
             if header.producer_id >= 0:
                 producers.record(header, header.last_offset, _appended_at_ms(header, now_ms))
-        self._end_offset = scan.next_offset
-        if scan.fault is None:
-            segment.checked_from(position)
-        return scan
+        for damage in survey.damage:
+            if not self._may_stay(damage):
+                return damage
+            self._end_offset = max(self._end_offset, damage.next_offset)
+        segment.next_offset = self._end_offset
+        segment.damage = tuple(survey.damage)
+        segment.checked_from(segment.damage[-1].end if segment.damage else start)
+        return None
 
-    def _cut(self, number: int, position: int) -> None:
-        """End the log at `position` of segment `number`."""
+    def _may_stay(self, damage: Damage) -> bool:
+        """Whether it is in what was flushed, and it is certain where the log goes on behind it."""
+        trusted = self._checkpoint.recovery_point
+        is_certain = damage.first_offset < damage.next_offset
+        return is_certain and (trusted is None or damage.first_offset < trusted >= damage.next_offset)
+
+    def _cut(self, number: int, position: int, *, is_worth_keeping: bool) -> None:
+        """End the log at `position` of segment `number`; what was whole once is kept beside it."""
         segments = self._segments
+        if is_worth_keeping:
+            self._keep_cut(segments[number], position)
         self._cut_bytes = segments[number].size - position
         # The newest first: a crash on the way leaves a log that is cut again at the same place.
         for doomed in reversed(segments[number + 1 :]):
@@ -302,6 +372,20 @@ class _Recovery:
             self._discard(doomed)
         del segments[number + 1 :]
         segments[number].cut_file(position)
+
+    def _keep_cut(self, segment: Segment, position: int) -> None:
+        """Copy the end of a segment that is about to be cut off, for an operator to look at, if there is space."""
+        copy = self._disk.open(f"{segment.path}{_CUT}", create=True)
+        try:
+            copy.truncate(0)
+            while position < segment.size:
+                piece = segment.file.pread(_COPY_BYTES, position)
+                if not piece:
+                    return
+                copy.append(piece)
+                position += len(piece)
+        except DiskFull:
+            self._disk.remove(copy.path)
 
     def _check_reach(self, log_start_offset: int) -> None:
         end_offset, flushed = self._end_offset, self._checkpoint.recovery_point

@@ -8,19 +8,28 @@ remembered one by one (`_recent_…`), so that readers at the end of the log fin
 files are written at roll, checkpoint and close, never per append. A sealed segment gets no more batches; its last time
 index entry is its greatest timestamp.
 
-Invariants: (1) `size` counts whole batches only; (2) an index entry that came from a file is compared with the batch it
-points to before it is believed, and the indexes are rebuilt from the log file when they differ; (3) index files may
-lag behind or be missing, the log file never.
+Damage. Every walk expects each batch to follow the one before (`batch_order`). Where one does not, all of the file is
+looked at (`batch_survey`), and from then on `damage` says which stretches hold no sound batch: walks step over them,
+and who asks for an offset in one gets LogDamaged, each time.
+
+Invariants: (1) `size` counts bytes of batches, damaged ones included; (2) an index entry that came from a file is
+compared with the batch it points to before it is believed, and the indexes are rebuilt from the log file when they
+differ; (3) index files may lag behind or be missing, the log file never; (4) a rebuild that fails changes nothing;
+(5) `find` gives only batches that follow those before them, from the segment's start or a proven index entry on.
 Proved by: tests/unit/log/test_segment.py, tests/properties/test_log_model.py
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from struct import Struct
 from typing import Final, NamedTuple
 
 from martlet.base.disk import Disk, DiskFile
 from martlet.base.errors import DiskFull, LogDamaged, StorageFailure
+from martlet.log.batch_order import EPOCH_MAX, NO_GAPS, NO_LIMIT, BatchOrder, KnownGaps
 from martlet.log.batch_scan import BatchScan
+from martlet.log.batch_survey import BatchSurvey, Damage
 from martlet.log.file_names import INDEX, LOG, TIME_INDEX, offset_file
 from martlet.log.log_slice import LogSlice
 from martlet.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
@@ -34,7 +43,6 @@ from martlet.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, read_batch_head
 
 NO_TIMESTAMP: Final = -1
 _UNKNOWN: Final = -(1 << 63)
-_NEVER: Final = 1 << 63
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 POSITION_MAX: Final = (1 << 31) - 1
 _RECENT_MAX: Final = 32
@@ -42,6 +50,23 @@ _SMALL_BYTES: Final = 8192
 _WALK_BYTES: Final = 4096 + HEADER_BYTES
 # base offset, length, (epoch), magic, (crc, attributes), last offset delta: all that a walk looks at.
 _PLACE: Final = Struct(">qi4xb6xi")
+_LEARNED: Final = (
+    "_first_timestamp",
+    "_index",
+    "_is_max_proven",
+    "_max_timestamp",
+    "_max_timestamp_offset",
+    "_recent_base",
+    "_recent_offsets",
+    "_recent_positions",
+    "_times",
+    "_unchecked",
+    "_unindexed_bytes",
+    "damage",
+    "is_sealed",
+    "next_offset",
+)
+"""What walks over the file have found out."""
 
 
 class BatchPlace(NamedTuple):
@@ -73,12 +98,23 @@ class Segment:
         "_unchecked",
         "_unindexed_bytes",
         "base_offset",
+        "damage",
+        "gaps",
         "is_sealed",
         "next_offset",
         "size",
     )
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, *, size: int, index_interval_bytes: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        *,
+        size: int,
+        index_interval_bytes: int,
+        gaps: KnownGaps = NO_GAPS,
+    ) -> None:
         self._disk = disk
         self._prefix = f"{directory}/{offset_file(base_offset, '')}"
         self._index_interval_bytes = index_interval_bytes
@@ -86,13 +122,16 @@ class Segment:
         self.next_offset = base_offset
         self.size = size
         self.is_sealed = False
+        self.gaps = gaps
+        self.damage: tuple[Damage, ...] = ()
+        """The stretches that hold no sound batch, as far as they have been found."""
         self._file: DiskFile | None = None
-        self._unchecked = UncheckedBytes(self.path, size) if size else None
+        self._unchecked = UncheckedBytes(self.path, size, base_offset) if size else None
         self._index: OffsetIndex | None = None
         self._times: TimeIndex | None = None
         self._recent_offsets: list[int] = []
         self._recent_positions: list[int] = []
-        self._recent_base = _NEVER
+        self._recent_base = NO_LIMIT
         self._unindexed_bytes = 0
         self._first_timestamp: int | None = None
         self._max_timestamp = _UNKNOWN
@@ -100,9 +139,11 @@ class Segment:
         self._is_max_proven = True
 
     @classmethod
-    def create(cls, disk: Disk, directory: str, base_offset: int, *, index_interval_bytes: int) -> "Segment":
+    def create(
+        cls, disk: Disk, directory: str, base_offset: int, *, index_interval_bytes: int, gaps: KnownGaps = NO_GAPS
+    ) -> "Segment":
         """A new, empty segment; what an earlier life left under its names is overwritten."""
-        segment = cls(disk, directory, base_offset, size=0, index_interval_bytes=index_interval_bytes)
+        segment = cls(disk, directory, base_offset, size=0, index_interval_bytes=index_interval_bytes, gaps=gaps)
         file = disk.open(segment.path, create=True)
         if file.size():
             file.truncate(0)
@@ -182,6 +223,7 @@ class Segment:
         self.file.truncate(position)
         self.file.sync()
         self.size = position
+        self.damage = tuple(damage for damage in self.damage if damage.end <= position)
         self.checked_from(position)
 
     # Trusting.
@@ -198,14 +240,24 @@ class Segment:
         unchecked = self._unchecked
         return unchecked if unchecked is not None and unchecked.covers(position, size) else None
 
+    def distrust(self) -> None:
+        """Have everything checked again; for a sealed segment, whose file changes no more."""
+        if self.size:
+            self._unchecked = UncheckedBytes(self.path, self.size, self.base_offset)
+
     def next_unchecked(self, max_bytes: int) -> LogSlice | None:
         """The first batches that nobody has checked, about so many bytes; None when all have been."""
         unchecked = self._unchecked
-        if unchecked is None or unchecked.checked >= min(unchecked.end, self.size):
+        if unchecked is None:
+            return None
+        for damage in self.damage:
+            if damage.position == unchecked.checked < damage.end:
+                unchecked.pass_over(damage)
+        if unchecked.checked >= min(unchecked.end, self.size):
             return None
         start = unchecked.checked
         stop = self.cut_before(start + max_bytes, start=start, at_least_one=True)
-        return LogSlice(self.file, start, stop - start, is_final=True, unchecked=unchecked)
+        return LogSlice(self.file, start, stop - start, is_final=True, unchecked=unchecked, gaps=self.gaps)
 
     # Finding.
 
@@ -219,18 +271,20 @@ class Segment:
         return self.size if place is None else place.position
 
     def find(self, offset: int) -> BatchPlace | None:
-        """The first batch that ends at `offset` or later."""
+        """The first batch that ends at `offset` or later; raises LogDamaged when it cannot be read (I5)."""
         index = self.index
+        if self.damage:
+            for damage in self.damage:
+                if damage.covers(offset):
+                    raise self.damaged(damage)
         entry = index.entry_before(offset - self.base_offset)
         if entry < 0:
-            return self._walk_to(offset, 0)
-        position = index.positions[entry]
-        if not index.is_proven:
-            place = self._place_at(position)
-            if place is None or place.last_offset != self.base_offset + index.offsets[entry]:
-                self.rebuild_indexes()
-                return self.find(offset)
-        return self._walk_to(offset, position)
+            return self._walk_to(offset, 0, self.base_offset)
+        place = self._place_at(index.positions[entry])
+        if place is None or place.last_offset != self.base_offset + index.offsets[entry]:
+            self.rebuild_indexes()
+            return self.find(offset)
+        return self._walk_to(offset, place.position, place.base_offset)
 
     def cut_before(self, limit: int, *, start: int, at_least_one: bool) -> int:
         """An end of a batch near below `limit`; with `at_least_one` never before the end of the one at `start`."""
@@ -249,7 +303,10 @@ class Segment:
                 return self.cut_before(limit, start=start, at_least_one=at_least_one)
         end = start
         while end < self.size:
-            size = self.place_at(end).size
+            place = self._place_at(end)
+            if place is None and end > start:
+                return end  # what follows is damaged: its reader will be told
+            size = self.place_at(end).size if place is None else place.size
             if end + size > limit:
                 return end + size if at_least_one and end == start else end
             end += size
@@ -260,6 +317,10 @@ class Segment:
         next_offset = self.base_offset
         at = self.index.position_up_to(position - 1) if position else 0
         while at < position:
+            damage = self._damage_at(at)
+            if damage is not None:
+                next_offset, at = damage.next_offset, damage.end
+                continue
             place = self.place_at(at)
             next_offset = place.last_offset + 1
             at += place.size
@@ -269,7 +330,7 @@ class Segment:
         """The batch at a position where one must be; raises StorageFailure when there is none."""
         place = self._place_at(position)
         if place is None:
-            raise self.damage(position, self.base_offset, "there is no batch")
+            raise self.damage_error(position, self.base_offset, "there is no batch")
         return place
 
     def header_at(self, position: int) -> BatchHeader:
@@ -277,13 +338,73 @@ class Segment:
         self.place_at(position)
         return read_batch_header(self.file.pread(HEADER_BYTES, position))
 
-    def scan(self, position: int, *, next_offset: int, check_crc: bool) -> BatchScan:
-        """A walk over the batches from `position` on."""
-        return BatchScan(self.file, position, self.size, next_offset=next_offset, check_crc=check_crc)
+    def scan(self, position: int, *, next_offset: int, check_crc: bool = False) -> BatchScan:
+        """A walk over the batches from `position` on, up to the first that does not follow."""
+        order = self._order(next_offset, self.next_offset)
+        return BatchScan(self.file, position, self.size, order, check_crc=check_crc)
 
-    def damage(self, position: int, offset: int, what: str) -> LogDamaged:
+    def survey(
+        self, position: int, *, next_offset: int, until: int | None = None, epoch_max: int = EPOCH_MAX
+    ) -> BatchSurvey:
+        """A walk over all from `position` on; the log goes on at `until` behind this segment, if that is known."""
+        order = self._order(next_offset, NO_LIMIT if until is None else until)
+        order.epoch_max = epoch_max
+        return BatchSurvey(self.file, position, self.size, order, until=until)
+
+    def _order(self, next_offset: int, limit: int) -> BatchOrder:
+        return BatchOrder(next_offset, self.gaps, limit=min(limit, self.base_offset + RELATIVE_OFFSET_MAX + 1))
+
+    def sound_batches(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """The batches from the one with `offset` on, without those that are damaged."""
+        position, next_offset = self._start_at(offset) if offset > self.base_offset else (0, self.base_offset)
+        while position < self.size:
+            scan = self.scan(position, next_offset=next_offset)
+            yield from scan
+            if scan.fault is None or scan.next_offset >= self.next_offset:
+                return
+            damage = self._damage_at(scan.position) or self._damage_found_at(scan.position)
+            position, next_offset = damage.end, damage.next_offset
+
+    def _start_at(self, offset: int) -> tuple[int, int]:
+        """Where the sound batches from `offset` on begin, and the offset that is due there."""
+        try:
+            place = self.find(offset)
+        except LogDamaged:
+            damage = next((damage for damage in self.damage if damage.covers(offset)), None)
+            if damage is None:
+                raise
+            return damage.end, damage.next_offset
+        return (self.size, self.next_offset) if place is None else (place.position, place.base_offset)
+
+    def look_for_damage(self) -> None:
+        """Check all of the file and note what is damaged."""
+        with self._unchanged_by_failure():
+            self._survey_all()
+
+    def reopen_damaged(self, next_offset: int) -> None:
+        """Take this as the segment to append to, the next batch at `next_offset`, whatever is damaged before that."""
+        self.is_sealed = False
+        self.next_offset = next_offset
+        self.look_for_damage()
+
+    def damaged(self, damage: Damage) -> LogDamaged:
+        """The error for an offset that cannot be read."""
+        return LogDamaged(f"{self.path}: {damage}")
+
+    def damage_error(self, position: int, offset: int, what: str) -> LogDamaged:
         """The error for bytes that should be batches and are not."""
         return LogDamaged(f"{self.path}: damaged at byte {position}, near offset {offset}: {what}")
+
+    def _damage_at(self, position: int) -> Damage | None:
+        return next((damage for damage in self.damage if damage.position == position), None)
+
+    def _damage_found_at(self, position: int) -> Damage:
+        """A walk met something wrong at `position`: find out how far it reaches."""
+        self.rebuild_indexes()
+        damage = self._damage_at(position)
+        if damage is None:
+            raise self.damage_error(position, self.base_offset, "the file changes while it is read")
+        return damage
 
     def _place_at(self, position: int) -> BatchPlace | None:
         head = self.file.pread(HEADER_BYTES, position)
@@ -297,31 +418,52 @@ class Segment:
             return None
         return BatchPlace(position, size, base_offset, base_offset + delta)
 
-    def _walk_to(self, offset: int, position: int) -> BatchPlace | None:
-        file, end = self.file, self.size
+    def _walk_to(self, offset: int, position: int, expected: int) -> BatchPlace | None:
+        """The batch that holds `offset`, from the one at `position` on, where `expected` is due."""
+        file, end, limit, gaps = self.file, self.size, self.next_offset, self.gaps
         unpack = _PLACE.unpack_from
         while position < end:
             window = file.pread(_WALK_BYTES, position)
             at, last = 0, len(window) - HEADER_BYTES
-            if last < 0:
-                raise self.damage(position, offset, "the file ends inside a batch")
-            while at <= last:
+            is_sound = last >= 0
+            while is_sound and at <= last:
                 base_offset, length, magic, delta = unpack(window, at)
                 size = length + 12
-                if magic != MAGIC or size < HEADER_BYTES or position + at + size > end or delta < 0:
-                    raise self.damage(position + at, offset, "there is no batch")
-                if base_offset + delta >= offset:
-                    return BatchPlace(position + at, size, base_offset, base_offset + delta)
-                at += size
+                is_sound = (
+                    (base_offset == expected or gaps.allow(expected, base_offset))
+                    and magic == MAGIC
+                    and HEADER_BYTES <= size <= end - position - at
+                    and 0 <= delta < limit - base_offset
+                )
+                if is_sound:
+                    expected = base_offset + delta + 1
+                    if expected > offset:
+                        return BatchPlace(position + at, size, base_offset, expected - 1)
+                    at += size
             position += at
+            if not is_sound:
+                damage = self._damage_at(position)
+                if damage is None:
+                    return self._find_again(offset, position)
+                position, expected = damage.end, damage.next_offset
+                if offset < expected:
+                    raise self.damaged(damage)
+        if self.is_sealed and gaps.end_of(expected) < limit:
+            return self._find_again(offset, end)
         return None
+
+    def _find_again(self, offset: int, position: int) -> BatchPlace | None:
+        """What `find` answers once it is known how far the damage at `position` reaches."""
+        self._damage_found_at(position)
+        return self.find(offset)
 
     # Timestamps.
 
     def first_timestamp(self) -> int:
-        """The greatest timestamp of the first batch, -1 while empty."""
+        """The greatest timestamp of the first batch, -1 while empty or when that batch is damaged."""
         if self._first_timestamp is None and self.size:
-            self._first_timestamp = self.header_at(0).max_timestamp
+            is_sound = self._place_at(0) is not None
+            self._first_timestamp = self.header_at(0).max_timestamp if is_sound else NO_TIMESTAMP
         return NO_TIMESTAMP if self._first_timestamp is None else self._first_timestamp
 
     def max_timestamp(self) -> tuple[int, int]:
@@ -343,7 +485,10 @@ class Segment:
     def is_true_time(self, timestamp_ms: int, relative_offset: int) -> bool:
         """Whether the batch that a time index entry names agrees with it (I2)."""
         offset = self.base_offset + relative_offset
-        place = self.find(offset)
+        try:
+            place = self.find(offset)
+        except LogDamaged:
+            return False
         if place is None or place.last_offset != offset:
             return False
         return self.header_at(place.position).max_timestamp == timestamp_ms
@@ -377,7 +522,7 @@ class Segment:
         """
         self.is_sealed = False
         self._forget_batches()
-        self.next_offset = _NEVER
+        self.next_offset = NO_LIMIT
         latest = decode_last_time_entry(self._tail_of(TIME_INDEX, TIME_ENTRY_BYTES)) if position else None
         if latest is None:
             self.start_indexes()
@@ -397,7 +542,8 @@ class Segment:
         """
         self.is_sealed = False
         self._forget_batches()
-        self.next_offset = _NEVER
+        self.damage = ()
+        self.next_offset = NO_LIMIT
         if trusted_offset <= self.base_offset:
             self.start_indexes()
             self.next_offset = self.base_offset
@@ -418,7 +564,7 @@ class Segment:
         """Take this as a segment to append to, its last batch ending at `position`; reads from the last entry on."""
         self.is_sealed = False
         self._forget_batches()
-        self.size, self.next_offset = position, _NEVER
+        self.size, self.next_offset = position, NO_LIMIT
         index, times = self.index, self.times
         index.truncate(position)
         self._note_all_from(*self._continue_after(index, times))
@@ -432,28 +578,60 @@ class Segment:
             place = self._place_at(index.positions[-1])
             latest = times.truncate(index.offsets[-1] + 1)
             is_sound = place is not None and place.last_offset == self.base_offset + index.offsets[-1]
-            if place is not None and is_sound and latest is not None and self.is_true_time(*latest):
+            is_sound = is_sound and latest is not None and self.is_true_time(*latest) and self._index is index
+            if place is not None and is_sound and latest is not None:
                 self._max_timestamp = latest.timestamp_ms
                 self._max_timestamp_offset = self.base_offset + latest.relative_offset
                 index.truncate(place.position)
                 self._unindexed_bytes = self._index_interval_bytes + 1
                 return place.position, place.base_offset
         self._forget_batches()
+        self.damage = ()
         self.start_indexes()
         return 0, self.base_offset
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes from the log file; raises StorageFailure when that is damaged."""
-        next_offset, sealed = self.next_offset, self.is_sealed
-        self.start_indexes()
-        self._forget_batches()
-        self.is_sealed = False
-        self._note_all_from(0, self.base_offset)
-        if sealed:
-            if self.next_offset > next_offset:
-                raise self.damage(0, next_offset, f"batches reach to {self.next_offset}, into the next segment")
-            self.seal(next_offset)
+        """Make both indexes from the log file; on the way notes what is damaged (I4)."""
+        with self._unchanged_by_failure():
+            scan = self.scan(0, next_offset=self.base_offset)
+            self._note_instead(scan, ())
+            if scan.fault is not None or self.next_offset != self.gaps.end_of(scan.next_offset):
+                self._survey_all()
         self.persist_indexes()
+
+    def _survey_all(self) -> None:
+        until = None if self.next_offset == NO_LIMIT else self.next_offset
+        survey = self.survey(0, next_offset=self.base_offset, until=until)
+        self._note_instead(survey, survey.damage)
+        if self.damage:
+            self.distrust()
+
+    def _note_instead(self, batches: Iterable[tuple[int, BatchHeader]], damage: Collection[Damage]) -> None:
+        """Take these batches for the segment's, and this, known when all have been seen, for what is damaged."""
+        is_sealed, next_offset = self.is_sealed, self.next_offset
+        self._forget_batches()
+        self.start_indexes()
+        self.is_sealed = False
+        for position, header in batches:
+            self.note_batch(position, header.last_offset, header)
+        self.damage = tuple(damage)
+        if next_offset != NO_LIMIT:
+            self.next_offset = next_offset
+        if damage or is_sealed:
+            # The latest batches are at hand only where nothing is missing between them and the end.
+            self._recent_offsets, self._recent_positions, self._recent_base = [], [], NO_LIMIT
+        if is_sealed:
+            self.seal(next_offset)
+
+    @contextmanager
+    def _unchanged_by_failure(self) -> Iterator[None]:
+        before = [(name, getattr(self, name)) for name in _LEARNED]
+        try:
+            yield
+        except StorageFailure:
+            for name, value in before:
+                setattr(self, name, value)
+            raise
 
     def persist_indexes(self) -> bool:
         """Bring the index files up to date; not so (False) on a full disk, which costs a rebuild at worst (I3)."""
@@ -474,7 +652,7 @@ class Segment:
     def release(self) -> None:
         """Let go of the open file, and of indexes that are safe in their files; for sealed segments."""
         self._file = None
-        self._recent_offsets, self._recent_positions, self._recent_base = [], [], _NEVER
+        self._recent_offsets, self._recent_positions, self._recent_base = [], [], NO_LIMIT
         if all(index is None or index.persisted == len(index) for index in (self._index, self._times)):
             self._index = self._times = None
 
@@ -492,7 +670,7 @@ class Segment:
         self._disk.remove(self._prefix + TIME_INDEX)
 
     def _forget_batches(self) -> None:
-        self._recent_offsets, self._recent_positions, self._recent_base = [], [], _NEVER
+        self._recent_offsets, self._recent_positions, self._recent_base = [], [], NO_LIMIT
         self._unindexed_bytes = 0
         self._first_timestamp = None
         self._max_timestamp = _UNKNOWN
@@ -500,17 +678,17 @@ class Segment:
         self._is_max_proven = True
 
     def _note_all_from(self, position: int, first_offset: int) -> None:
-        scan = self.scan(position, next_offset=first_offset, check_crc=False)
+        scan = self.scan(position, next_offset=first_offset)
         for place, header in scan:
             self.note_batch(place, header.last_offset, header)
         if scan.fault is not None:
-            raise self.damage(scan.position, scan.next_offset, scan.fault)
+            self._survey_all()
         if self.size == 0:
             self.next_offset = self.base_offset
 
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         index, times = self._read_indexes(check=False)
-        if self.is_sealed and not self._reaches_end(index, times):
+        if self.is_sealed and not self.damage and not self._reaches_end(index, times):
             self.rebuild_indexes()
             return self.index, self.times
         return index, times
@@ -531,19 +709,20 @@ class Segment:
     def _reaches_end(self, index: OffsetIndex, times: TimeIndex) -> bool:
         """Whether a sealed segment's index files are complete: little follows the batch of the last entry."""
         if self.size == 0:
-            return True
+            return self.gaps.end_of(self.base_offset) == self.next_offset
         if index.has_excess or times.has_excess or not times:
             return False
         position = index.positions[-1] if index.positions else 0
         if not 0 <= position < self.size:
             return False
-        last = position
+        last, end_offset = position, -1
         while position < self.size and position - last <= self._index_interval_bytes:
             place = self._place_at(position)
             if place is None:
                 return False
             position += place.size
-        return position == self.size
+            end_offset = place.last_offset + 1
+        return position == self.size and self.gaps.end_of(end_offset) == self.next_offset
 
 
 def _append_entries(disk: Disk, path: str, index: OffsetIndex | TimeIndex, entry_bytes: int) -> None:

@@ -55,6 +55,11 @@ class SegmentList:
                 return piece
         return None
 
+    def distrust_sealed(self) -> None:
+        """Have all sealed segments checked again."""
+        for segment in self._segments[:-1]:
+            segment.distrust()
+
     def number_at(self, offset: int) -> int:
         """Number of the segment whose range holds `offset`; the first one for all that lies before."""
         return max(0, bisect_right(self._bases, offset) - 1)

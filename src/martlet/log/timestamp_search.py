@@ -4,7 +4,8 @@ Rules: reads through the segments' indexes; opens exactly the one batch that hol
 
 How it works: a segment's greatest timestamp rules it out or in; its time index says up to which offset everything is
 earlier; from there batch headers are read until one reaches the time; the records of that batch decide. A batch
-whose records cannot be opened answers with its first offset, which is early but misses nothing.
+whose records cannot be opened answers with its first offset, which is early but misses nothing; so does a stretch that
+is damaged, when it lies where the answer may be.
 Proved by: tests/unit/log/test_timestamp_search.py, tests/properties/test_log_model.py
 """
 
@@ -36,13 +37,31 @@ class TimestampSearch:
     def first_at(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record at or after `timestamp_ms`."""
         for segment in self._visible():
-            if segment.max_timestamp()[0] < timestamp_ms:
+            if segment.max_timestamp()[0] < timestamp_ms and not segment.damage:
                 continue
-            for position, header in self._headers(segment, self._first_candidate(segment, timestamp_ms)):
-                if header.max_timestamp >= timestamp_ms:
-                    found = self._first_record(segment, position, header, timestamp_ms)
-                    if found is not None:
-                        return found
+            candidate = self._first_candidate(segment, timestamp_ms)
+            found = self._first_in(segment, candidate, timestamp_ms)
+            damaged = self._first_damaged(segment, candidate)
+            if damaged is not None and (found is None or damaged < found.offset):
+                return self._answer(timestamp_ms, damaged)
+            if found is not None:
+                return found
+        return None
+
+    def _first_in(self, segment: Segment, candidate: int, timestamp_ms: int) -> TimestampOffset | None:
+        for position, header in self._headers(segment, candidate):
+            if header.max_timestamp >= timestamp_ms:
+                found = self._first_record(segment, position, header, timestamp_ms)
+                if found is not None:
+                    return found
+        return None
+
+    def _first_damaged(self, segment: Segment, candidate: int) -> int | None:
+        """The first offset from the candidate on that cannot be read, if it is visible."""
+        for damage in segment.damage:
+            first_offset = max(damage.first_offset, candidate, self._start_offset)
+            if first_offset < min(damage.next_offset, self._end_offset):
+                return first_offset
         return None
 
     def latest(self) -> TimestampOffset | None:
@@ -68,7 +87,7 @@ class TimestampSearch:
         for segment in self._segments.from_offset(self._start_offset):
             if segment.base_offset >= self._end_offset:
                 return
-            if segment.size:
+            if segment.size or segment.is_sealed:
                 yield segment
                 if segment.is_sealed:
                     self._segments.used(segment)
@@ -83,14 +102,10 @@ class TimestampSearch:
 
     def _headers(self, segment: Segment, offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """The batches from `offset` on that lie in the visible part."""
-        offset = max(offset, self._start_offset)
-        scan = segment.scan(segment.position_of(offset), next_offset=segment.base_offset, check_crc=False)
-        for position, header in scan:
+        for position, header in segment.sound_batches(max(offset, self._start_offset)):
             if header.last_offset >= self._end_offset:
                 return
             yield position, header
-        if scan.fault is not None:
-            raise segment.damage(scan.position, scan.next_offset, scan.fault)
 
     def _first_record(
         self, segment: Segment, position: int, header: BatchHeader, timestamp_ms: int

@@ -4,74 +4,86 @@ What this process appended it has checked on the way in. What it found on disk m
 and to check all of it at start would make every restart as long as the log; so it is checked when it is first read,
 and bit by bit in the background.
 
-Invariants: (1) bytes are called checked only when every batch in them was whole, in order and matched its checksum;
+Invariants: (1) bytes are called checked only when every batch in them was whole, matched its checksum and followed the
+one before; that the first one stands where its segment says so is for the reader to have found out (`Segment.find`);
 (2) remembered are the stretch from the beginning of the file and the one last read: who reads on does not check again,
 who jumps may have to. Readers call from worker threads; each stretch is one value, replaced as a whole.
 Proved by: tests/unit/log/test_unchecked_bytes.py
 """
 
 from martlet.base.errors import LogDamaged
-from martlet.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, crc_matches, read_batch_header
+from martlet.log.batch_order import EPOCH_MAX, NO_GAPS, BatchOrder, KnownGaps
+from martlet.log.batch_scan import batch_fault
+from martlet.log.batch_survey import Damage
+from martlet.wire.batch import HEADER_BYTES, read_batch_header
 
 
 class UncheckedBytes:
-    """The bytes of the file at `path` from its beginning to `end`."""
+    """The bytes of the file at `path` from its beginning, where `first_offset` is due, to `end`."""
 
-    __slots__ = ("_last_read", "_path", "checked", "end")
+    __slots__ = ("_bad", "_checked", "_last_read", "_path", "end")
 
-    def __init__(self, path: str, end: int) -> None:
+    def __init__(self, path: str, end: int, first_offset: int) -> None:
         self._path = path
         self.end = end
-        self.checked = 0
-        """How many bytes from the beginning of the file on hold."""
+        self._checked = (0, first_offset)
         self._last_read = (0, 0)
+        self._bad: list[tuple[int, int]] = []
+
+    @property
+    def checked(self) -> int:
+        """Up to which byte all has been looked at."""
+        return self._checked[0]
 
     def trust_from(self, position: int) -> None:
         """The batches from `position` on have been checked otherwise, or are cut off."""
         self.end = min(self.end, position)
-        self.checked = min(self.checked, self.end)
+        checked, offset = self._checked
+        self._checked = (min(checked, self.end), offset)
         start, stop = self._last_read
         self._last_read = (min(start, self.end), min(stop, self.end))
+
+    def pass_over(self, damage: Damage) -> None:
+        """Go on behind a stretch that is known to be damaged; who reads it is told so every time."""
+        self._bad.append((damage.position, damage.end))
+        self._checked = (damage.end, damage.next_offset)
 
     def covers(self, position: int, size: int) -> bool:
         """Whether anything of these bytes must be checked before use."""
         stop = min(position + size, self.end)
-        if position >= stop or stop <= self.checked:
+        if position >= stop:
+            return False
+        if any(start < stop and position < end for start, end in self._bad):
+            return True
+        if stop <= self.checked:
             return False
         return not (self._last_read[0] <= position and stop <= self._last_read[1])
 
-    def check(self, content: bytes, position: int) -> int:
+    def check(self, content: bytes, position: int, *, gaps: KnownGaps = NO_GAPS, epoch_max: int = EPOCH_MAX) -> int:
         """How many bytes of the batches that were read at `position` can be used; raises LogDamaged when none can."""
         if not self.covers(position, len(content)):
             return len(content)
-        at, next_offset = 0, 0
-        stop = min(len(content), self.end - position)
+        at, stop = 0, min(len(content), self.end - position)
+        order = BatchOrder(self._checked[1], gaps, epoch_max=epoch_max) if position == self.checked else None
         while at < stop:
-            header = read_batch_header(content, at) if len(content) - at >= HEADER_BYTES else None
-            fault = _fault(content, at, header, next_offset)
-            if header is None or fault:
+            fault: str | None = f"{len(content) - at} bytes are too few for a batch"
+            if len(content) - at >= HEADER_BYTES:
+                header = read_batch_header(content, at)
+                order = order or BatchOrder(header.base_offset, gaps, epoch_max=epoch_max)
+                fault = batch_fault(content, at, header, order)
+            if order is None or fault is not None:
                 if at == 0:
-                    raise LogDamaged(f"{self._path}: damaged at byte {position}: {fault}")
-                self._note(position, position + at)
+                    near = "" if order is None else f", near offset {order.next_offset}"
+                    raise LogDamaged(f"{self._path}: damaged at byte {position}{near}: {fault}")
+                self._note(position, position + at, order)
                 return at
-            next_offset = header.last_offset + 1
+            order.take(header)
             at += header.size
-        self._note(position, position + at)
+        self._note(position, position + at, order)
         return len(content)
 
-    def _note(self, position: int, end: int) -> None:
+    def _note(self, position: int, end: int, order: BatchOrder | None) -> None:
         start, stop = self._last_read
         self._last_read = (start, max(stop, end)) if start <= position <= stop else (position, end)
-        if position <= self.checked:
-            self.checked = max(self.checked, end)
-
-
-def _fault(content: bytes, at: int, header: BatchHeader | None, next_offset: int) -> str:
-    """What is wrong with the batch there; empty when nothing is."""
-    if header is None or header.magic != MAGIC or header.size < HEADER_BYTES or at + header.size > len(content):
-        return "there is no whole batch"
-    if header.base_offset < next_offset or header.last_offset_delta < 0:
-        return "its offsets do not follow"
-    if not crc_matches(content, at, header):
-        return f"the checksum of the batch of offset {header.base_offset} does not match"
-    return ""
+        if order is not None and position <= self.checked < end:
+            self._checked = (end, order.next_offset)

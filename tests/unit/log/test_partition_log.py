@@ -3,7 +3,7 @@
 import pytest
 
 from martlet.base.disk import SystemDisk
-from martlet.base.errors import ApiError, DiskFull, ErrorCode, InvariantViolation, StorageFailure
+from martlet.base.errors import ApiError, DiskFull, ErrorCode, LogDamaged, StorageFailure
 from martlet.log.log_slice import NOTHING
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
@@ -78,8 +78,9 @@ def test_a_refused_batch_leaves_no_trace() -> None:
 def test_leader_epochs_never_go_back() -> None:
     log = open_log(new_disk())
     append(log, batch_of(b"a"), leader_epoch=5)
-    with pytest.raises(InvariantViolation):
+    with pytest.raises(LogDamaged, match="holds leader epoch 5, but its leader has epoch 4"):
         append(log, batch_of(b"a"), leader_epoch=4)
+    assert log.end_offset == 1, "nothing was stored"
 
 
 def test_a_leader_is_remembered_before_it_writes() -> None:

@@ -28,7 +28,7 @@ _STAMPED = {*range(8), *range(12, 16)}
 
 
 def test_sound_bytes_are_checked_once() -> None:
-    unchecked = UncheckedBytes("a.log", len(CONTENT))
+    unchecked = UncheckedBytes("a.log", len(CONTENT), 0)
     assert unchecked.covers(0, len(CONTENT))
     unchecked.check(CONTENT, 0)
     assert not unchecked.covers(0, len(CONTENT))
@@ -36,14 +36,14 @@ def test_sound_bytes_are_checked_once() -> None:
 
 
 def test_what_follows_the_end_needs_no_check() -> None:
-    unchecked = UncheckedBytes("a.log", ENDS[2])
+    unchecked = UncheckedBytes("a.log", ENDS[2], 0)
     assert not unchecked.covers(ENDS[2], 100)
     unchecked.check(CONTENT[: ENDS[2]] + b"what this process has written", 0)
     assert not unchecked.covers(0, len(CONTENT))
 
 
 def test_a_reader_who_goes_on_does_not_check_again() -> None:
-    unchecked = UncheckedBytes("a.log", len(CONTENT))
+    unchecked = UncheckedBytes("a.log", len(CONTENT), 0)
     for start, end in [(ENDS[2], ENDS[3]), (ENDS[3], ENDS[5])]:
         assert unchecked.covers(start, end - start)
         unchecked.check(CONTENT[start:end], start)
@@ -57,10 +57,10 @@ def test_any_changed_bit_is_found_but_those_that_the_broker_stamps(batch: int, i
     assume(in_batch not in _STAMPED)
     damaged = bytearray(CONTENT)
     damaged[ENDS[batch] + in_batch] ^= 1 << bit
-    unchecked = UncheckedBytes("a.log", len(CONTENT))
+    unchecked = UncheckedBytes("a.log", len(CONTENT), 0)
     if batch:
         assert unchecked.check(bytes(damaged), 0) == unchecked.checked == ENDS[batch]
-    with pytest.raises(LogDamaged, match=rf"a\.log: damaged at byte {ENDS[batch]}: "):
+    with pytest.raises(LogDamaged, match=rf"a\.log: damaged at byte {ENDS[batch]}, near offset {batch}: "):
         unchecked.check(bytes(damaged[ENDS[batch] :]), ENDS[batch])
     assert unchecked.checked == ENDS[batch]
 
@@ -68,7 +68,7 @@ def test_any_changed_bit_is_found_but_those_that_the_broker_stamps(batch: int, i
 def test_offsets_that_do_not_follow_end_what_can_be_used() -> None:
     batches = [bytearray(batch) for batch in _batches()]
     stamp_batch(batches[3], 0, 1, 1)
-    assert UncheckedBytes("a.log", len(CONTENT)).check(b"".join(batches), 0) == ENDS[3]
+    assert UncheckedBytes("a.log", len(CONTENT), 0).check(b"".join(batches), 0) == ENDS[3]
 
 
 def test_a_log_checks_what_was_flushed_before_it_was_opened_and_nothing_twice() -> None:

@@ -85,11 +85,13 @@ class Housekeeping:
             if removed:
                 logger.info("retention removed %d segment(s) of %s", removed, partition.name)
                 partition.wake_fetches()
-            partition.log.remove_deleted_files(now_ms)
             await asyncio.sleep(0)
         # First the checkpoints forget what was deleted, or after a kill it would look like something lost.
         with contextlib.suppress(StorageFailure):
             await self.checkpoint()
+        for partition in self._partitions.open_partitions():
+            if not partition.offline:
+                partition.log.remove_deleted_files(now_ms)
         await self._in_worker(self._logs.remove_deleted)
 
     async def compact(self) -> None:
