@@ -72,7 +72,7 @@ class BatchOrder:
             return f"offset {base_offset} comes where {self.next_offset} was due"
         if delta < 0 or base_offset + delta >= self.limit:
             return f"a batch of the offsets {base_offset} to {base_offset + delta} cannot be here"
-        if not self.epoch <= header.partition_leader_epoch <= self.epoch_max:
+        if not max(0, self.epoch) <= header.partition_leader_epoch <= self.epoch_max:
             return f"leader epoch {header.partition_leader_epoch} cannot come at offset {base_offset}"
         return None
 

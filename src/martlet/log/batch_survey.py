@@ -156,8 +156,11 @@ class BatchSurvey:
         earliest = order.next_offset + header.last_offset_delta + 1
         if header.base_offset > order.next_offset and earliest <= following.base_offset < header.next_offset:
             return f"offset {header.base_offset} comes before offset {following.base_offset}"
-        if order.epoch <= following.partition_leader_epoch < header.partition_leader_epoch:
-            return f"leader epoch {header.partition_leader_epoch} comes before {following.partition_leader_epoch}"
+        epoch, next_epoch = header.partition_leader_epoch, following.partition_leader_epoch
+        if order.epoch <= next_epoch < epoch and 0 <= next_epoch:
+            third = self._look(self.position + header.size + following.size).header
+            if order.epoch >= 0 or third is None or third.partition_leader_epoch < epoch:
+                return f"leader epoch {epoch} comes before {next_epoch}"
         return None
 
     # Stretches of damage.

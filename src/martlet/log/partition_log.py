@@ -384,10 +384,10 @@ class PartitionLog:
         self._segments.distrust_sealed()
 
     def find_damage_at(self, piece: LogSlice) -> None:
-        """Reading this piece has failed: find out what of its segment is damaged."""
+        """Reading this piece has failed: find out what of its segment is damaged, if it is not known yet."""
         for segment in self._segments:
             if piece.file is not None and segment.path == piece.file.path:
-                segment.look_for_damage()
+                segment.find_damage_at(piece.position)
 
     def _find_sealed(self, offset: int) -> tuple[Segment, int]:
         segments = self._segments

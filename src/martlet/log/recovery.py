@@ -350,8 +350,8 @@ class _Recovery:
                 return damage
             self._end_offset = max(self._end_offset, damage.next_offset)
         segment.next_offset = self._end_offset
-        segment.damage = tuple(survey.damage)
-        segment.checked_from(segment.damage[-1].end if segment.damage else start)
+        segment.note_damage(survey.damage)
+        segment.checked_from(survey.damage[-1].end if survey.damage else start)
         return None
 
     def _may_stay(self, damage: Damage) -> bool:

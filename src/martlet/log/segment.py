@@ -314,17 +314,16 @@ class Segment:
 
     def end_before(self, position: int) -> int:
         """The offset after the last batch before `position`, where a batch begins or the file ends."""
-        next_offset = self.base_offset
         at = self.index.position_up_to(position - 1) if position else 0
+        due = self.place_at(at).base_offset if at else self.base_offset
         while at < position:
-            damage = self._damage_at(at)
-            if damage is not None:
-                next_offset, at = damage.next_offset, damage.end
+            damage = self._next_damage(at, due)
+            if damage is not None and damage.position == at:
+                at, due = damage.end, damage.next_offset
                 continue
             place = self.place_at(at)
-            next_offset = place.last_offset + 1
-            at += place.size
-        return next_offset
+            at, due = at + place.size, place.last_offset + 1
+        return due
 
     def place_at(self, position: int) -> BatchPlace:
         """The batch at a position where one must be; raises StorageFailure when there is none."""
@@ -356,14 +355,21 @@ class Segment:
 
     def sound_batches(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """The batches from the one with `offset` on, without those that are damaged."""
-        position, next_offset = self._start_at(offset) if offset > self.base_offset else (0, self.base_offset)
+        position, due = self._start_at(offset) if offset > self.base_offset else (0, self.base_offset)
         while position < self.size:
-            scan = self.scan(position, next_offset=next_offset)
+            damage = self._next_damage(position, due)
+            end = self.size if damage is None else damage.position
+            scan = BatchScan(self.file, position, end, self._order(due, self.next_offset), check_crc=False)
             yield from scan
-            if scan.fault is None or scan.next_offset >= self.next_offset:
+            if scan.fault is not None:
+                if scan.next_offset >= self.next_offset:
+                    return
+                self._find_damage(scan.position)
+                position, due = self._start_at(scan.next_offset)
+            elif damage is None:
                 return
-            damage = self._damage_at(scan.position) or self._damage_found_at(scan.position)
-            position, next_offset = damage.end, damage.next_offset
+            else:
+                position, due = damage.end, damage.next_offset
 
     def _start_at(self, offset: int) -> tuple[int, int]:
         """Where the sound batches from `offset` on begin, and the offset that is due there."""
@@ -381,6 +387,18 @@ class Segment:
         with self._unchanged_by_failure():
             self._survey_all()
 
+    def find_damage_at(self, position: int) -> None:
+        """Find out how far the damage at `position` reaches, which a reader has met."""
+        if not any(damage.position <= position < damage.end for damage in self.damage):
+            self.look_for_damage()
+
+    def note_damage(self, damage: Collection[Damage]) -> None:
+        """These are the stretches that hold no sound batch."""
+        self.damage = tuple(damage)
+        if damage:
+            # The latest batches are at hand only where nothing is missing between them and the end.
+            self._forget_recent()
+
     def reopen_damaged(self, next_offset: int) -> None:
         """Take this as the segment to append to, the next batch at `next_offset`, whatever is damaged before that."""
         self.is_sealed = False
@@ -395,16 +413,19 @@ class Segment:
         """The error for bytes that should be batches and are not."""
         return LogDamaged(f"{self.path}: damaged at byte {position}, near offset {offset}: {what}")
 
-    def _damage_at(self, position: int) -> Damage | None:
-        return next((damage for damage in self.damage if damage.position == position), None)
+    def _next_damage(self, position: int, due: int) -> Damage | None:
+        """The first stretch known to be damaged that a walk has before it, at `position` and with `due` to come."""
+        for damage in self.damage:
+            if damage.position >= position and (damage.end > position or damage.next_offset > due):
+                return damage
+        return None
 
-    def _damage_found_at(self, position: int) -> Damage:
-        """A walk met something wrong at `position`: find out how far it reaches."""
+    def _find_damage(self, position: int) -> None:
+        """A walk met something wrong at `position` that is not known yet: look at the whole file."""
+        known = self.damage
         self.rebuild_indexes()
-        damage = self._damage_at(position)
-        if damage is None:
+        if self.damage == known:
             raise self.damage_error(position, self.base_offset, "the file changes while it is read")
-        return damage
 
     def _place_at(self, position: int) -> BatchPlace | None:
         head = self.file.pread(HEADER_BYTES, position)
@@ -418,44 +439,40 @@ class Segment:
             return None
         return BatchPlace(position, size, base_offset, base_offset + delta)
 
-    def _walk_to(self, offset: int, position: int, expected: int) -> BatchPlace | None:
-        """The batch that holds `offset`, from the one at `position` on, where `expected` is due."""
-        file, end, limit, gaps = self.file, self.size, self.next_offset, self.gaps
+    def _walk_to(self, offset: int, position: int, due: int) -> BatchPlace | None:
+        """The batch that holds `offset`, from the one at `position` on, where `due` is expected."""
+        file, limit, gaps = self.file, self.next_offset, self.gaps
         unpack = _PLACE.unpack_from
+        damage = self._next_damage(position, due) if self.damage else None
+        end = self.size if damage is None else damage.position
         while position < end:
             window = file.pread(_WALK_BYTES, position)
-            at, last = 0, len(window) - HEADER_BYTES
+            at, last = 0, min(len(window), end - position) - HEADER_BYTES
             is_sound = last >= 0
             while is_sound and at <= last:
                 base_offset, length, magic, delta = unpack(window, at)
                 size = length + 12
                 is_sound = (
-                    (base_offset == expected or gaps.allow(expected, base_offset))
+                    (base_offset == due or gaps.allow(due, base_offset))
                     and magic == MAGIC
                     and HEADER_BYTES <= size <= end - position - at
                     and 0 <= delta < limit - base_offset
                 )
                 if is_sound:
-                    expected = base_offset + delta + 1
-                    if expected > offset:
-                        return BatchPlace(position + at, size, base_offset, expected - 1)
+                    due = base_offset + delta + 1
+                    if due > offset:
+                        return BatchPlace(position + at, size, base_offset, due - 1)
                     at += size
             position += at
             if not is_sound:
-                damage = self._damage_at(position)
-                if damage is None:
-                    return self._find_again(offset, position)
-                position, expected = damage.end, damage.next_offset
-                if offset < expected:
-                    raise self.damaged(damage)
-        if self.is_sealed and gaps.end_of(expected) < limit:
-            return self._find_again(offset, end)
+                self._find_damage(position)
+                return self.find(offset)
+        if damage is not None:
+            return self._walk_to(offset, damage.end, damage.next_offset)
+        if self.is_sealed and gaps.end_of(due) < limit:
+            self._find_damage(end)
+            return self.find(offset)
         return None
-
-    def _find_again(self, offset: int, position: int) -> BatchPlace | None:
-        """What `find` answers once it is known how far the damage at `position` reaches."""
-        self._damage_found_at(position)
-        return self.find(offset)
 
     # Timestamps.
 
@@ -593,9 +610,12 @@ class Segment:
     def rebuild_indexes(self) -> None:
         """Make both indexes from the log file; on the way notes what is damaged (I4)."""
         with self._unchanged_by_failure():
-            scan = self.scan(0, next_offset=self.base_offset)
-            self._note_instead(scan, ())
-            if scan.fault is not None or self.next_offset != self.gaps.end_of(scan.next_offset):
+            is_whole = not self.damage
+            if is_whole:
+                scan = self.scan(0, next_offset=self.base_offset)
+                self._note_instead(scan, ())
+                is_whole = scan.fault is None and self.next_offset == self.gaps.end_of(scan.next_offset)
+            if not is_whole:
                 self._survey_all()
         self.persist_indexes()
 
@@ -614,14 +634,12 @@ class Segment:
         self.is_sealed = False
         for position, header in batches:
             self.note_batch(position, header.last_offset, header)
-        self.damage = tuple(damage)
+        self.note_damage(damage)
         if next_offset != NO_LIMIT:
             self.next_offset = next_offset
-        if damage or is_sealed:
-            # The latest batches are at hand only where nothing is missing between them and the end.
-            self._recent_offsets, self._recent_positions, self._recent_base = [], [], NO_LIMIT
         if is_sealed:
             self.seal(next_offset)
+            self._forget_recent()
 
     @contextmanager
     def _unchanged_by_failure(self) -> Iterator[None]:
@@ -652,7 +670,7 @@ class Segment:
     def release(self) -> None:
         """Let go of the open file, and of indexes that are safe in their files; for sealed segments."""
         self._file = None
-        self._recent_offsets, self._recent_positions, self._recent_base = [], [], NO_LIMIT
+        self._forget_recent()
         if all(index is None or index.persisted == len(index) for index in (self._index, self._times)):
             self._index = self._times = None
 
@@ -669,8 +687,11 @@ class Segment:
         self._disk.remove(self._prefix + INDEX)
         self._disk.remove(self._prefix + TIME_INDEX)
 
-    def _forget_batches(self) -> None:
+    def _forget_recent(self) -> None:
         self._recent_offsets, self._recent_positions, self._recent_base = [], [], NO_LIMIT
+
+    def _forget_batches(self) -> None:
+        self._forget_recent()
         self._unindexed_bytes = 0
         self._first_timestamp = None
         self._max_timestamp = _UNKNOWN
