@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from martlet import __version__
 from martlet.base.disk import Disk
 from martlet.base.errors import ErrorCode, InvariantViolation, StorageFailure
-from martlet.base.ids import BrokerId, Member
+from martlet.base.ids import BrokerId, Member, TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
 from martlet.broker.administration.controller import Controller, ControllerOptions
@@ -62,6 +62,7 @@ from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.records import Endpoint
 from martlet.cluster.store import MetaStore
 from martlet.cluster.topic_decisions import TopicDefaults
+from martlet.log.batch_order import EPOCH_MAX
 from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
 from martlet.observe.exposition import MetricsRegistry
@@ -158,14 +159,14 @@ class BrokerApp:
         admin = self._make_admin(store, feed, topic_settings)
         membership = await self._make_membership(commits, feed, admin)
         logs = LogDirectory(self._disk, log_path, LogOptions())
-        logs.open(self._clock.now_ms(), topic_settings.options_for)
+        logs.open(self._clock.now_ms(), topic_settings.options_for, partial(latest_epoch, image))
         me = await self._join_cluster(membership, logs)
         partitions = PartitionTable(me, image, logs, topic_settings, self._metrics, self._clock, self.fail)
         partitions.wait_with(self._ports.make_workers)
         partitions.may_act = membership.keeper.may_act
         partitions.on_log_given_up = membership.log_is_given_up
         await self._open_partitions(feed, logs, partitions)
-        housekeeping = Housekeeping(settings, self._clock, self._disk, logs, partitions)
+        housekeeping = Housekeeping(settings, self._clock, self._disk, logs, partitions, self._metrics)
         housekeeping.start()
         self._stack.push_async_callback(housekeeping.aclose)
         self._start_replication(me, commits, feed, logs, partitions, topic_settings)
@@ -418,6 +419,13 @@ def follow_metadata(partitions: PartitionTable, image: MetadataImage, delta: Ima
     if delta.broker_configs:
         for topic in image.topics():
             partitions.topic_changed(topic)
+
+
+def latest_epoch(image: MetadataImage, partition: TopicPartition, topic_id: TopicId | None) -> int:
+    """The greatest leader epoch that can stand in the log of this partition, if it is the log of that topic."""
+    topic, record = image.topic(partition.topic), image.partition(*partition)
+    is_known = topic is not None and record is not None and topic.id == topic_id
+    return record.leader_epoch if is_known and record is not None else EPOCH_MAX
 
 
 def make_durable_directory(disk: Disk, path: str) -> None:

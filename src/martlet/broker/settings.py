@@ -68,6 +68,9 @@ class BrokerSettings:
     scrub_bytes_per_second: int = setting(
         20 * 1024 * 1024, "how fast what earlier runs wrote is checked for damage in the background; 0 for not at all"
     )
+    scrub_interval_ms: int = setting(
+        604_800_000, "time after which all that is on disk is checked for damage again; 0 for only once after a start"
+    )
     checkpoint_interval_ms: int = setting(5_000, "time between writes of the recovery points")
     retention_check_interval_ms: int = setting(300_000, "time between looks for segments to delete")
     cleaner_interval_ms: int = setting(15_000, "time between looks for segments to compact")

@@ -157,7 +157,7 @@ class BatchSurvey:
         if header.base_offset > order.next_offset and earliest <= following.base_offset < header.next_offset:
             return f"offset {header.base_offset} comes before offset {following.base_offset}"
         epoch, next_epoch = header.partition_leader_epoch, following.partition_leader_epoch
-        if order.epoch <= next_epoch < epoch and 0 <= next_epoch:
+        if max(0, order.epoch) <= next_epoch < epoch:
             third = self._look(self.position + header.size + following.size).header
             if order.epoch >= 0 or third is None or third.partition_leader_epoch < epoch:
                 return f"leader epoch {epoch} comes before {next_epoch}"

@@ -246,17 +246,21 @@ class Segment:
             self._unchecked = UncheckedBytes(self.path, self.size, self.base_offset)
 
     def next_unchecked(self, max_bytes: int) -> LogSlice | None:
-        """The first batches that nobody has checked, about so many bytes; None when all have been."""
+        """The first batches that nobody has checked, about so many bytes; None when all have been.
+
+        Raises LogDamaged, once, when there are none where they should be.
+        """
         unchecked = self._unchecked
         if unchecked is None:
             return None
-        for damage in self.damage:
-            if damage.position == unchecked.checked < damage.end:
-                unchecked.pass_over(damage)
         if unchecked.checked >= min(unchecked.end, self.size):
             return None
         start = unchecked.checked
-        stop = self.cut_before(start + max_bytes, start=start, at_least_one=True)
+        try:
+            stop = self.cut_before(start + max_bytes, start=start, at_least_one=True)
+        except LogDamaged:
+            self.look_for_damage()
+            raise
         return LogSlice(self.file, start, stop - start, is_final=True, unchecked=unchecked, gaps=self.gaps)
 
     # Finding.
@@ -623,8 +627,9 @@ class Segment:
         until = None if self.next_offset == NO_LIMIT else self.next_offset
         survey = self.survey(0, next_offset=self.base_offset, until=until)
         self._note_instead(survey, survey.damage)
-        if self.damage:
-            self.distrust()
+        self.distrust()
+        if self._unchecked is not None:
+            self._unchecked.all_is_known(self.damage)
 
     def _note_instead(self, batches: Iterable[tuple[int, BatchHeader]], damage: Collection[Damage]) -> None:
         """Take these batches for the segment's, and this, known when all have been seen, for what is damaged."""

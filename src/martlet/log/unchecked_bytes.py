@@ -11,8 +11,10 @@ who jumps may have to. Readers call from worker threads; each stretch is one val
 Proved by: tests/unit/log/test_unchecked_bytes.py
 """
 
+from collections.abc import Iterable
+
 from martlet.base.errors import LogDamaged
-from martlet.log.batch_order import EPOCH_MAX, NO_GAPS, BatchOrder, KnownGaps
+from martlet.log.batch_order import EPOCH_MAX, NO_GAPS, NO_LIMIT, BatchOrder, KnownGaps
 from martlet.log.batch_scan import batch_fault
 from martlet.log.batch_survey import Damage
 from martlet.wire.batch import HEADER_BYTES, read_batch_header
@@ -43,10 +45,10 @@ class UncheckedBytes:
         start, stop = self._last_read
         self._last_read = (min(start, self.end), min(stop, self.end))
 
-    def pass_over(self, damage: Damage) -> None:
-        """Go on behind a stretch that is known to be damaged; who reads it is told so every time."""
-        self._bad.append((damage.position, damage.end))
-        self._checked = (damage.end, damage.next_offset)
+    def all_is_known(self, damage: Iterable[Damage]) -> None:
+        """All has been looked at; these stretches are damaged, and who reads one is told so every time."""
+        self._bad = [(stretch.position, stretch.end) for stretch in damage]
+        self._checked = (self.end, NO_LIMIT)
 
     def covers(self, position: int, size: int) -> bool:
         """Whether anything of these bytes must be checked before use."""

@@ -100,6 +100,12 @@ class _BrokerCollector(Collector):
             "martlet_damaged_reads", "Reads refused because a sole copy is damaged there.", metrics.damaged_reads
         )
         yield CounterMetricFamily(
+            "martlet_scrubbed_bytes", "Bytes on disk checked for damage in the background.", metrics.scrubbed_bytes
+        )
+        yield CounterMetricFamily(
+            "martlet_scrub_passes", "Times that all on disk has been checked for damage.", metrics.scrub_passes
+        )
+        yield CounterMetricFamily(
             "martlet_unclean_elections",
             "Elections begun by this broker of a leader that may lack acknowledged messages.",
             metrics.unclean_elections,

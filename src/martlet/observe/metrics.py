@@ -134,6 +134,8 @@ class BrokerMetrics:
     flush_seconds: DurationHistogram = field(default_factory=lambda: DurationHistogram(FLUSH_SECONDS))
     flush_failures: int = 0
     damaged_reads: int = 0
+    scrubbed_bytes: int = 0
+    scrub_passes: int = 0
     unclean_elections: int = 0
     """Elections begun here of somebody who may lack acknowledged messages."""
     loop_lag_seconds: DurationHistogram = field(default_factory=lambda: DurationHistogram(LOOP_LAG_SECONDS))

@@ -11,7 +11,7 @@ from martlet.base.ids import BrokerId, Incarnation, Member, TopicPartition
 from martlet.broker.handlers.list_offsets import EARLIEST, LATEST, look_up
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.replicas.replica_gauges import watch_replicas
-from martlet.log.file_names import DAMAGE_FOUND, PARTITION_METADATA
+from martlet.log.file_names import CLEAN_SHUTDOWN, DAMAGE_FOUND, PARTITION_METADATA
 from martlet.wire.batch import build_batch, stamp_batch
 from tests.unit.broker.replica_table_bench import (
     ME,
@@ -194,6 +194,7 @@ async def damaged(stored: object) -> ReplicaTableBench:
     file = bench.disk.open("/logs/orders-0/00000000000000000000.log")
     file.truncate(10)
     file.sync()
+    bench.disk.remove(f"/logs/{CLEAN_SHUTDOWN}")  # so that it is not certain where the log ended
     return bench
 
 

@@ -8,6 +8,7 @@ out: on the event loop where they are in the page cache, in a thread where they 
 """
 
 import asyncio
+import contextlib
 from typing import Final, NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode, StorageFailure
@@ -232,6 +233,8 @@ class WaitingFetch:
         for found, content in zip(look.found, contents, strict=True):
             result = found.results[found.position]
             if isinstance(content, StorageFailure):
+                with contextlib.suppress(StorageFailure):
+                    found.partition.log.find_damage_at(found.slice)
                 found.results[found.position] = self._failed(found.partition, result.partition, content)
                 continue
             self._count(found.partition, len(content))

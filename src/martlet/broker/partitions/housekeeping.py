@@ -18,21 +18,28 @@ from martlet.base.disk import Disk
 from martlet.base.errors import StorageFailure
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
+from martlet.broker.partitions.scrubbing import Scrubber
 from martlet.broker.settings import BrokerSettings
 from martlet.log.log_directory import LogDirectory
+from martlet.observe.metrics import BrokerMetrics
 
 logger = logging.getLogger(__name__)
 
 _DISK_CHECK_MS: Final = 1_000
 _SCRUB_MS: Final = 1_000
-_SCRUB_BYTES_AT_ONCE: Final = 1024 * 1024
 
 
 class Housekeeping:
     """Owner of the background tasks; `start` begins them, `aclose` ends them."""
 
     def __init__(
-        self, settings: BrokerSettings, clock: Clock, disk: Disk, logs: LogDirectory, partitions: PartitionTable
+        self,
+        settings: BrokerSettings,
+        clock: Clock,
+        disk: Disk,
+        logs: LogDirectory,
+        partitions: PartitionTable,
+        metrics: BrokerMetrics,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -41,7 +48,7 @@ class Housekeeping:
         self._partitions = partitions
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="martlet-housekeeping")
         self._tasks: list[asyncio.Task[None]] = []
-        self._to_scrub: list[Partition] | None = None
+        self._scrubber = Scrubber(settings, clock, partitions, metrics, self._in_worker)
 
     def start(self) -> None:
         """Begin every duty."""
@@ -52,7 +59,7 @@ class Housekeeping:
         self._every(settings.cleaner_interval_ms, self.compact)
         self._every(_DISK_CHECK_MS, self.watch_disk)
         if settings.scrub_bytes_per_second:
-            self._every(_SCRUB_MS, self.scrub)
+            self._every(_SCRUB_MS, self._scrubber.scrub)
 
     async def aclose(self) -> None:
         """End the duties; one that is under way is finished first where it must not be cut."""
@@ -112,44 +119,7 @@ class Housekeeping:
             table.full_since_ms = None
             logger.warning("the disk has space again (%d bytes); publishes are accepted", free)
 
-    async def scrub(self) -> None:
-        """Check a second's worth of what earlier processes wrote, so that damage is found while there are other copies.
-
-        Nothing joins the list later: what this process writes it has checked.
-        """
-        if self._to_scrub is None:
-            self._to_scrub = self._partitions.open_partitions()
-        left = self._settings.scrub_bytes_per_second
-        while self._to_scrub and left > 0:
-            partition = self._to_scrub[-1]
-            if partition.offline:
-                self._to_scrub.pop()
-                continue
-            checked_bytes = await self._scrub(partition, min(left, _SCRUB_BYTES_AT_ONCE))
-            left -= checked_bytes
-            if not checked_bytes:
-                self._to_scrub.pop()
-
     # --- how
-
-    async def _scrub(self, partition: Partition, max_bytes: int) -> int:
-        """Check the next part of a log; returns its size, 0 when there is no use in going on."""
-        log = partition.log
-        try:
-            piece = log.next_unchecked(max_bytes)
-            if piece is None:
-                return 0
-            try:
-                await self._in_worker(piece.read)
-            except StorageFailure:
-                # The log may have been cut while the worker read; between two turns of the loop it is not.
-                again = None if partition.offline else log.next_unchecked(max_bytes)
-                if again is not None:
-                    again.read()
-        except StorageFailure as failure:
-            self._partitions.read_failed(partition, failure)
-            return 0
-        return piece.size
 
     async def _compact(self, partition: Partition) -> None:
         now_ms = self._clock.now_ms()
