@@ -29,7 +29,8 @@ from martlet.base.errors import DiskFull, LogDamaged, StorageFailure
 from martlet.base.ids import TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.log.batch_order import EPOCH_MAX
-from martlet.log.checkpoints import BrokenCheckpoint, decode_offsets, encode_offsets
+from martlet.log.checkpoint_files import CheckpointFiles, Offsets, read_checkpoint_files
+from martlet.log.checkpoints import encode_offsets
 from martlet.log.file_names import (
     ASIDE_NOTED,
     CLEAN_SHUTDOWN,
@@ -51,8 +52,6 @@ from martlet.log.flushing import CheckpointTicket
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog, read_topic_id
 from martlet.log.recovery import LogCheckpoint
-
-Offsets = dict[TopicPartition, int]
 
 
 @dataclass(slots=True)
@@ -137,12 +136,9 @@ class LogDirectory:
         if not self.started_clean:
             # A directory made just before a kill is here but perhaps not yet durably so; logs rely on theirs.
             disk.sync_directory(path)
-        recovery_points = self._read_offsets(RECOVERY_POINTS)
-        known_starts = self._read_offsets(LOG_START_OFFSETS)
-        starts = known_starts or {}
-        cleaned = self._read_offsets(CLEANED_OFFSETS) or {}
-        watermarks = self._read_offsets(HIGH_WATERMARKS) or {}
-        self._checkpointed = set(recovery_points or ()) | set(starts) | set(cleaned)
+        files = read_checkpoint_files(disk, path)
+        recovery_points = files.recovery_points
+        self._checkpointed = set(recovery_points or ()) | set(files.starts or ()) | set(files.cleaned or ())
         names = [name for name, is_directory, _ in disk.list_directory(path) if is_directory]
         self._asides = set(filter(is_aside, names))
         self._noted = set((disk.read_file(f"{path}/{ASIDE_NOTED}") or b"").decode(errors="replace").splitlines())
@@ -154,18 +150,10 @@ class LogDirectory:
                 continue
             partition = parse_partition_directory(name)
             if partition is not None:
-                known = None if recovery_points is None else recovery_points.get(partition, 0)
-                offsets = (starts.get(partition, 0), cleaned.get(partition, 0))
-                checkpoint = LogCheckpoint(
-                    known,
-                    *offsets,
-                    is_clean=self.started_clean,
-                    high_watermark=watermarks.get(partition, 0),
-                    is_start_known=known_starts is not None,
-                    epoch_max=epoch_max_for(partition, read_topic_id(disk, f"{path}/{name}")),
-                )
+                epoch_max = epoch_max_for(partition, read_topic_id(disk, f"{path}/{name}"))
+                checkpoint = files.of(partition, is_clean=self.started_clean, epoch_max=epoch_max)
                 self._open_log(partition, options_for(partition) if options_for else self._options, checkpoint, now_ms)
-        self._miss_directories(recovery_points or {}, starts, watermarks, lately)
+        self._miss_directories(files, lately)
         if any(log.is_damaged for log in self._logs.values()) or (recovery_points is None and len(self) > 0):
             self._note_loss()
         unread = {name for name, failure in self.failures.items() if not isinstance(failure, LogDamaged)}
@@ -295,20 +283,17 @@ class LogDirectory:
         self._logs.clear()
         self.failures = failed
 
-    def _miss_directories(
-        self, recovery_points: Offsets, starts: Offsets, watermarks: Offsets, lately: set[str]
-    ) -> None:
+    def _miss_directories(self, files: CheckpointFiles, lately: set[str]) -> None:
         """Note the logs that held something by what the checkpoints say, and whose directories are gone."""
-        for partition, flushed in recovery_points.items():
-            end_offset = max(flushed, watermarks.get(partition, 0))
+        for partition in files.recovery_points or ():
+            end_offset = files.end_of(partition)
             is_there = partition in self._logs or partition in self.failures
-            if is_there or _was_put_aside(partition, lately) or end_offset == 0:
-                continue
-            directory = f"{self.path}/{partition_directory(partition)}"
-            self.failures[partition] = LogDamaged(f"{directory} is gone, and with it all offsets below {end_offset}")
-            self._set_aside[partition] = LogCheckpoint(
-                flushed, starts.get(partition, 0), high_watermark=watermarks.get(partition, 0)
-            )
+            if end_offset and not is_there and not _was_put_aside(partition, lately):
+                directory = f"{self.path}/{partition_directory(partition)}"
+                self.failures[partition] = LogDamaged(
+                    f"{directory} is gone, and all offsets below {end_offset} with it"
+                )
+                self._set_aside[partition] = files.of(partition, is_clean=False)
 
     def _move_aside(self, partition: TopicPartition, suffix: str) -> str | None:
         directory = f"{self.path}/{partition_directory(partition)}"
@@ -357,13 +342,6 @@ class LogDirectory:
         if not self._has_mended:
             self._disk.replace_file(f"{self.path}/{LOSS_FOUND}", b"")
             self._has_mended = True
-
-    def _read_offsets(self, name: str) -> Offsets | None:
-        content = self._disk.read_file(f"{self.path}/{name}")
-        try:
-            return None if content is None else decode_offsets(content)
-        except BrokenCheckpoint:
-            return None
 
 
 def _make_durable_directory(disk: Disk, path: str) -> None:

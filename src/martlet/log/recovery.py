@@ -215,8 +215,9 @@ class _Recovery:
     def _start_offset(self) -> int:
         """Where the log starts: at its first segment, unless one before that is missing and not deleted."""
         checkpoint, first_offset = self._checkpoint, self._segments[0].base_offset
-        if checkpoint.is_start_known and checkpoint.log_start_offset < first_offset and not self._leftovers:
-            return checkpoint.log_start_offset
+        start_offset = self.gaps.end_of(checkpoint.log_start_offset)
+        if checkpoint.is_start_known and start_offset < first_offset and not self._leftovers:
+            return start_offset
         return max(checkpoint.log_start_offset, first_offset)
 
     def _take_stock(self, entries: list[DirectoryEntry]) -> None:
@@ -265,7 +266,7 @@ class _Recovery:
         )
         for _, header in survey:
             self._note_epoch(header)
-        self._end_offset = survey.next_offset
+        self._end_offset = self.gaps.end_of(survey.next_offset)
         if survey.damage:
             self._resume_damaged(segment, survey, ended_at)
         else:
