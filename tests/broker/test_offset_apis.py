@@ -6,6 +6,7 @@ import pytest
 
 from martlet.base.errors import ErrorCode
 from martlet.broker.coordinators.hosted_shard import HostedShard
+from martlet.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from martlet.testing.running_broker import RunningBroker
 from martlet.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from martlet.wire.messages.list_groups import ListGroupsRequest
@@ -17,7 +18,7 @@ from martlet.wire.messages.offset_delete import (
 from martlet.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.broker.group_requests import commit, committed, enter, fetch_offsets, unique_group
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import create_topic, describe
+from tests.broker.requests import create_topic, describe, fetch_one, list_offset
 from tests.broker.scrape import wait_until
 
 TOO_LONG_NAME = "g" * 5_000
@@ -152,3 +153,28 @@ def test_offsets_of_a_topic_deleted_just_before_a_crash_go_at_the_next_start(
         create_topic(client, name=topic)
         assert committed(client, "g", topic) == -1
         assert committed(client, "g", other) == 6
+
+
+def _list_offset(client: RawClient, partition: int) -> int:
+    return list_offset(client, CONSUMER_OFFSETS_TOPIC, -1, partition=partition).error_code
+
+
+def _fetch(client: RawClient, partition: int) -> int:
+    return fetch_one(client, CONSUMER_OFFSETS_TOPIC, partition=partition).error_code
+
+
+@pytest.mark.parametrize("read", [_list_offset, _fetch])
+def test_every_group_keeps_its_coordinator_while_the_offsets_topic_is_read(
+    make_broker: Callable[..., RunningBroker], read: Callable[[RawClient, int], int]
+) -> None:
+    with RawClient(make_broker().bootstrap_servers) as client:
+        topic = create_topic(client)
+        commit(client, "before", topic, {0: 7})
+        partitions = range(len(describe(client, CONSUMER_OFFSETS_TOPIC).partitions))
+        assert {read(client, partition) for partition in partitions} == {0}
+        groups = [f"group-{number}" for number in range(60)]
+        for number, group in enumerate(groups):
+            assert commit(client, group, topic, {0: number}) == {0: 0}, group
+        assert {read(client, partition) for partition in partitions} == {0}
+        assert [committed(client, group, topic) for group in groups] == list(range(60))
+        assert committed(client, "before", topic) == 7

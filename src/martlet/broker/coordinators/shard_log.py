@@ -1,10 +1,14 @@
 """A partition of an internal topic as the log under a shard, opened with the first record that is written.
 
 So a coordinator with fifty shards and one group has one log on disk. A partition that has a log when the broker starts,
-or that is replicated, is open already.
+or that is replicated, is open already. Every other request that names the partition opens its log too: whoever lists the
+offsets of all topics, or reads this one. A log opened so is empty, like the shard's state, and is taken as its own.
 
-Invariant: (H1) a shard log serves one leadership: when this process has led under another epoch since, somebody else
-may have written in between, and the shard has to be loaded anew.
+Invariants: (H1) a shard log serves one leadership: when this process has led under another epoch since, another broker
+may have written in between, and the shard has to be loaded again; (H2) a log that holds, or ever held, what the shard
+has not written is not taken as its own.
+
+Proved by: tests/unit/broker/test_group_coordinator.py, tests/broker/test_offset_apis.py
 """
 
 from collections.abc import Callable, Sequence
@@ -31,16 +35,19 @@ class PartitionShardLog:
         self._batch_bytes_max = batch_bytes_max
         self.name = f"{topic}-{index}"
         self.partition: Partition | None = table.hosted(topic, index)
-        """None until something is written."""
+        """None until its log is opened."""
         self._leader_epoch = NO_LEADER_EPOCH if self.partition is None else self.partition.leader_epoch
 
     @property
     def closed(self) -> bool:
         """Whether the leadership it serves is over (H1)."""
-        partition = self.partition
+        partition = self.partition or self._table.hosted(self._topic, self._index)
         if partition is None:
-            # Somebody else opened it: there may be something in it that the shard has not seen.
-            return self._table.hosted(self._topic, self._index) is not None
+            return False
+        if self.partition is None:
+            if partition.log.end_offset:
+                return True  # there is something in it that the shard has not seen (H2)
+            self.partition, self._leader_epoch = partition, partition.leader_epoch
         return partition.offline or not partition.is_leading or partition.leader_epoch != self._leader_epoch
 
     def append(self, entries: Sequence[LogEntry], now_ms: int) -> int:
@@ -51,9 +58,11 @@ class PartitionShardLog:
             raise ApiError(
                 ErrorCode.MESSAGE_TOO_LARGE, f"{len(batch)} bytes of records; {self._batch_bytes_max} are allowed"
             )
-        partition = self._opened()
-        if self.closed:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} has been led by somebody else since")
+        if self.partition is None:
+            self._table.get(self._topic, self._index)  # makes the log, and `closed` takes it
+        if self.closed or self.partition is None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} has been led by another process since")
+        partition = self.partition
         # What was decided is told to nobody before it is committed, so it is not even written when it cannot be.
         partition.check_enough_in_sync()
         view = memoryview(batch)
@@ -62,9 +71,3 @@ class PartitionShardLog:
     def when_committed(self, next_offset: int, callback: Callable[[], None]) -> bool:
         invariant(self.partition is not None, "what was appended has a log")
         return self.partition is not None and self.partition.when_committed(next_offset, callback)
-
-    def _opened(self) -> Partition:
-        if self.partition is None:
-            self.partition = self._table.get(self._topic, self._index)
-            self._leader_epoch = self.partition.leader_epoch
-        return self.partition
