@@ -1,6 +1,8 @@
 """A sole copy with a wrong byte in what was flushed long ago: that place is refused, and nothing else suffers."""
 
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 
 from martlet.base.errors import ErrorCode
 from tests.broker.broker_process import BrokerProcess
+from tests.broker.group_requests import commit, committed
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import create_topic, fetch_one, publish_values, read_all, records_of, values_of
 from tests.broker.scrape import scrape, wait_until
@@ -57,3 +60,36 @@ def test_damage_is_found_in_the_background(make_process: Callable[..., BrokerPro
     wait_until(
         lambda: scrape(process.operations_url)["martlet_damaged_reads_total"] == 1, "the broker to find the damage"
     )
+
+
+def _readiness(process: BrokerProcess) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"{process.operations_url}/readyz", timeout=10) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as refusal:
+        return refusal.code, refusal.read().decode()
+
+
+def test_a_broker_that_cannot_serve_some_groups_is_not_ready_until_it_can(
+    make_process: Callable[..., BrokerProcess],
+) -> None:
+    process = make_process(scrub_bytes_per_second=0)
+    with RawClient(process.address) as client:
+        topic = create_topic(client)
+        for offset in range(30):
+            commit(client, "g", topic, {0: offset}, note="x" * 1000)
+    process.stop()
+    [file] = [path for path in Path(process.data).rglob("__consumer_offsets-*/*.log") if path.stat().st_size]
+    sound = file.read_bytes()
+    file.write_bytes(sound[:100] + b"?" + sound[101:])
+    process.start()
+    wait_until(lambda: _readiness(process)[0] == 503, "the broker to find that it cannot serve the group")
+    assert _readiness(process)[1] == f"not ready: groups are not served, those of {file.parent.name}\n"
+    assert scrape(process.operations_url)["martlet_unserved_group_partitions"] == 1
+    line = f"{file.parent.name} is led here and its groups are not served"
+    wait_until(lambda: line in process.log_path.read_text(), "a line in the log that says so")
+    file.write_bytes(sound)
+    wait_until(lambda: _readiness(process)[0] == 200, "the group to be served again", within_seconds=30)
+    assert scrape(process.operations_url)["martlet_unserved_group_partitions"] == 0
+    with RawClient(process.address) as client:
+        assert committed(client, "g", topic) == 29

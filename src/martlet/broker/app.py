@@ -134,6 +134,8 @@ class BrokerApp:
         reason = self._not_ready
         if not reason and not self.may_act():
             reason = "the broker has lost touch with the metadata store"
+        if not reason and self.services is not None:
+            reason = self.services.groups.reason_not_ready()
         return not reason, reason
 
     def may_act(self) -> bool:

@@ -83,7 +83,8 @@ class Shard(Generic[R]):
         self._busy = False
         self._log_refuses = False
         self._no_parking: ApiError | None = None
-        self._closed_with: ApiError | None = None
+        self.closed_with: ApiError | None = None
+        """Why it was closed, when that was not for the end of its leadership."""
 
     @property
     def waiting_count(self) -> int:
@@ -159,7 +160,7 @@ class Shard(Generic[R]):
         if self.state is ShardState.CLOSED:
             return
         self.state = ShardState.CLOSED
-        self._closed_with = reason
+        self.closed_with = reason
         reason = self._refusal()
         line, self._line = self._line, deque()
         waiting, self._waiting = self._waiting, {}
@@ -290,9 +291,7 @@ class Shard(Generic[R]):
     def _refusal(self) -> ApiError:
         if self.state is ShardState.LOADING:
             return ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.name} is being loaded")
-        return self._closed_with or ApiError(
-            ErrorCode.NOT_COORDINATOR, f"{self.name} is not coordinated by this broker"
-        )
+        return self.closed_with or ApiError(ErrorCode.NOT_COORDINATOR, f"{self.name} is not coordinated by this broker")
 
     def _settle(self) -> None:
         """After every change: answer those whose turn has come, and have the next timer fire."""

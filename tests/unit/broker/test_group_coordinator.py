@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.errors import ApiError, ErrorCode, LogDamaged
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member
 from martlet.broker.coordinators.group_requests import in_pieces
+from martlet.broker.coordinators.shard_log import PartitionShardLog
 from martlet.cluster.keys import partition_key, partition_prefix, topic_key
 from martlet.cluster.records import PartitionRecord, encode_partition
 from martlet.cluster.store import CommitPlan, commit_plan
 from martlet.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from martlet.coordinator.shard_of import shard_of
+from martlet.wire.batch import build_batch, read_batch_header
 from tests.unit.broker.coordinator_bench import PARTITIONS, CoordinatorBench
 
 
@@ -170,6 +172,93 @@ async def test_a_log_that_could_not_be_opened_is_not_taken_for_an_empty_one(benc
             await asyncio.sleep(0.001)
     assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert await code_of(bench.commit("g", "t", 6)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def commit_often(bench: CoordinatorBench, group: str) -> None:
+    """So much that the start of the log is not looked at when it is opened; the offset is 99 in the end."""
+    for offset in range(100):
+        await bench.commit(group, "t", offset)
+
+
+def damage(bench: CoordinatorBench, group: str) -> None:
+    """Turn a bit at the start of the group's log; a second time turns it back."""
+    directory = f"/logs/{CONSUMER_OFFSETS_TOPIC}-{shard_of(group, PARTITIONS)}"
+    (log_file,) = [entry[0] for entry in bench.disk.list_directory(directory) if entry[0].endswith(".log")]
+    bench.disk.flip_bit(f"{directory}/{log_file}", 70 * 8)
+
+
+async def test_a_shard_that_could_not_be_loaded_is_named_and_serves_when_its_log_can_be_read(
+    bench: CoordinatorBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    await commit_often(bench, "g")
+    await bench.stop()
+    damage(bench, "g")
+    await bench.start()
+    index = shard_of("g", PARTITIONS)
+    async with asyncio.timeout(10):
+        while not bench.groups.unserved():
+            await asyncio.sleep(0.001)
+    assert bench.groups.unserved() == [index]
+    assert bench.groups.reason_not_ready() == f"groups are not served, those of {CONSUMER_OFFSETS_TOPIC}-{index}"
+    damage(bench, "g")
+    async with asyncio.timeout(10):
+        while bench.groups.unserved():
+            await asyncio.sleep(0.01)
+    assert await eventually_committed(bench, "g") == 99
+    assert bench.groups.reason_not_ready() == ""
+    assert f"{CONSUMER_OFFSETS_TOPIC}-{index} is led here and its groups are not served" in caplog.text
+    async with asyncio.timeout(10):
+        while f"the groups of {CONSUMER_OFFSETS_TOPIC}-{index} are served again" not in caplog.text:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_shard_is_tried_again_after_longer_and_longer_pauses(
+    bench: CoordinatorBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    await commit_often(bench, "g")
+    await bench.stop()
+    damage(bench, "g")
+    await bench.start()
+    tries: list[float] = []
+    async with asyncio.timeout(20):
+        while len(tries) < 3:
+            await asyncio.sleep(0.1)
+            tries = [record.created for record in caplog.records if "trying again" in record.getMessage()]
+    assert tries[2] - tries[1] > 1.9  # two looks or more, where the one before had to wait for the next look only
+
+
+async def test_a_damaged_copy_of_several_is_given_up_when_its_groups_are_loaded(bench: CoordinatorBench) -> None:
+    await commit_often(bench, "g")
+    await bench.stop()
+    damage(bench, "g")
+    await bench.start()
+    both = (bench.me, Member(BrokerId(2), Incarnation(99)))
+    brokers = tuple(member.broker for member in both)
+    await change_partition(
+        bench, "g", lambda record: replace(record, replicas=brokers, isr=both, leader_epoch=LeaderEpoch(7))
+    )
+    async with asyncio.timeout(10):
+        while not bench.failures:
+            await asyncio.sleep(0.001)
+    assert isinstance(bench.failures[0], LogDamaged)
+
+
+async def test_a_log_that_a_reader_opened_is_taken_as_its_own_only_while_it_has_never_held_anything(
+    bench: CoordinatorBench,
+) -> None:
+    assert await bench.committed("g", "t") == -1
+    before = bench.groups.machines()
+    for index in range(PARTITIONS):
+        bench.table.get(CONSUMER_OFFSETS_TOPIC, index)
+    assert await bench.commit("g", "t", 1) == 0
+    assert bench.groups.machines() == before
+    partition = bench.table.get(CONSUMER_OFFSETS_TOPIC, shard_of("h", PARTITIONS))
+    assert partition.log.end_offset == 0
+    batch = memoryview(bytearray(build_batch([(0, b"key", b"value", ())])))
+    partition.append(batch, read_batch_header(batch), now_ms=1)
+    log = PartitionShardLog(bench.table, CONSUMER_OFFSETS_TOPIC, shard_of("h", PARTITIONS), batch_bytes_max=1)
+    log.partition = None
+    assert log.closed
 
 
 async def test_a_failed_flush_answers_those_who_wait_for_it(bench: CoordinatorBench) -> None:

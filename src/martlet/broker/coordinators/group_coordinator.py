@@ -37,6 +37,11 @@ _TIMERS_PER_TURN: Final = 10
 """Of each shard, so that a thousand sessions that end together do not hold up everybody else."""
 _LOADS_AT_ONCE: Final = 2
 _LONGEST_SLEEP_MS: Final = 3_600_000
+_LOOK_MS: Final = 1_000
+"""How often shards that should serve are looked for that do not."""
+_RETRY_MS_MAX: Final = 60_000
+"""The longest pause between two attempts to take one of them up."""
+_NAMED_MAX: Final = 5
 
 
 class GroupCoordinator:
@@ -61,6 +66,9 @@ class GroupCoordinator:
         self._loading: set[asyncio.Task[None]] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at_ms = 0
+        self._next_look: asyncio.TimerHandle | None = None
+        self._attempts: dict[int, tuple[int, int]] = {}
+        """Of shards that had ended: when to take each up again, and how long to wait after that."""
         self._load_turn = asyncio.Semaphore(_LOADS_AT_ONCE)
         self._stopping: ApiError | None = None
         self._closed = False
@@ -108,6 +116,27 @@ class GroupCoordinator:
         """The machines of all shards that serve, to be read only."""
         return [hosted.machine for hosted in self._shards.values() if hosted.is_active]
 
+    def unserved(self) -> list[int]:
+        """The partitions led here whose groups are not served and will not be by waiting."""
+        if self._closed:
+            return []
+        indexes, name = range(self._topic.partition_count), self._topic.name
+        return [index for index in indexes if not self._is_served(index) and self._table.leads(name, index)]
+
+    def reason_not_ready(self) -> str:
+        """Why some groups cannot be served, for people; empty when all can."""
+        unserved = self.unserved()
+        if not unserved:
+            return ""
+        named = ", ".join(f"{self._topic.name}-{index}" for index in unserved[:_NAMED_MAX])
+        rest = f" and {len(unserved) - _NAMED_MAX} more" if len(unserved) > _NAMED_MAX else ""
+        return f"groups are not served, those of {named}{rest}"
+
+    def _is_served(self, index: int) -> bool:
+        """Whether there is a shard that answers, or will when it is loaded."""
+        hosted = self._shards.get(index)
+        return hosted is not None and not hosted.has_ended
+
     @property
     def waiting_count(self) -> int:
         """Requests parked now."""
@@ -119,6 +148,7 @@ class GroupCoordinator:
         """Take up the partitions led by this broker; those with a log are loaded in the background."""
         for index in range(self._topic.partition_count):
             self._follow_partition(index)
+        self._look_later()
 
     def stop_parking(self) -> None:
         """The broker is about to stop: answer those who wait for others, so that their connections can close."""
@@ -135,8 +165,9 @@ class GroupCoordinator:
         await asyncio.gather(*self._loading, return_exceptions=True)
         for index in tuple(self._shards):
             self._drop(index)
-        if self._alarm is not None:
-            self._alarm.cancel()
+        for timer in (self._alarm, self._next_look):
+            if timer is not None:
+                timer.cancel()
 
     # --- following the metadata
 
@@ -175,7 +206,7 @@ class GroupCoordinator:
         self._shards[index] = hosted
         if self._stopping is not None:
             hosted.shard.stop_parking(self._stopping)
-        if self._table.log_failed(self._topic.name, index):
+        if self._table.log_failed(self._topic.name, index) or log.closed:
             reason = f"the log of {log.name} cannot be used"
             hosted.shard.close(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason))
         elif log.partition is None:
@@ -187,6 +218,37 @@ class GroupCoordinator:
 
     def _drop(self, index: int) -> None:
         self._shards.pop(index).close()
+
+    # --- what has ended and should not have
+
+    def _look_later(self) -> None:
+        self._next_look = asyncio.get_running_loop().call_later(_LOOK_MS / 1000, self._look)
+
+    def _look(self) -> None:
+        """Take up again what should serve and does not; say when one that had ended serves."""
+        self._look_later()
+        now_ms = self._clock.monotonic_ms()
+        unserved = self.unserved()
+        for index in unserved:
+            at_ms, pause_ms = self._attempts.get(index, (now_ms, _LOOK_MS))
+            if at_ms <= now_ms:
+                self._attempts[index] = (now_ms + pause_ms, min(2 * pause_ms, _RETRY_MS_MAX))
+                self._take_up_again(index)
+        for index in [index for index in self._attempts if index not in unserved]:
+            hosted = self._shards.get(index)
+            if hosted is None or hosted.is_active:  # else it is being loaded, and that may fail
+                del self._attempts[index]
+                if hosted is not None:
+                    logger.warning("the groups of %s are served again", hosted.shard.name)
+
+    def _take_up_again(self, index: int) -> None:
+        hosted = self._shards.get(index)
+        reason = "there is no shard" if hosted is None else hosted.shard.closed_with or "its leadership is over"
+        name = self._topic.name
+        logger.error("%s-%d is led here and its groups are not served, trying again: %s", name, index, reason)
+        if hosted is not None:
+            self._drop(index)
+        self._take_up(index)
 
     def _codec(self) -> RecordCodec[object]:
         # With the first shard: a broker without groups starts sooner without all that belongs to them.

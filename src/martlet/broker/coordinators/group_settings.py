@@ -37,3 +37,8 @@ def watch_groups(groups: GroupCoordinator, metrics: BrokerMetrics) -> None:
 
     metrics.watch_table("martlet_groups", "Groups coordinated here.", ("type", "state"), by_state)
     metrics.watch("martlet_parked_group_requests", "Requests that wait for their group.", lambda: groups.waiting_count)
+    metrics.watch(
+        "martlet_unserved_group_partitions",
+        "Partitions of the offsets topic led here whose groups are not served.",
+        lambda: len(groups.unserved()),
+    )

@@ -44,6 +44,11 @@ class HostedShard:
     def is_active(self) -> bool:
         return self.shard.state is ShardState.ACTIVE
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is closed, or its log is: it will never serve again."""
+        return self.shard.state is ShardState.CLOSED or self.log.closed
+
     async def call(self, operation: "Callable[[GroupsMachine, int], Result[object]]") -> object:
         """Run one operation of the machine and wait for its answer; raises ApiError."""
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()

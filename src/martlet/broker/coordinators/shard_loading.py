@@ -12,7 +12,7 @@ import logging
 from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeVar
 
-from martlet.base.errors import ApiError, ErrorCode, StorageFailure
+from martlet.base.errors import ApiError, ErrorCode, LogDamaged, StorageFailure
 from martlet.base.invariant import invariant
 from martlet.broker.coordinators.shard_log import PartitionShardLog
 from martlet.broker.partitions.partition import Partition
@@ -34,8 +34,8 @@ async def load_shard(
 ) -> int:
     """Replay the whole log and activate the shard; returns the number of records. `turn` is held while it reads.
 
-    A log that is damaged or has failed leaves the shard closed for good. A shard closed meanwhile, or whose broker
-    does not lead any more, is left alone.
+    A log that is damaged or has failed leaves the shard closed; the coordinator will try again. A shard closed
+    meanwhile, or whose broker does not lead any more, is left alone.
     """
     partition = log.partition
     invariant(partition is not None, "what is loaded has a log")
@@ -49,6 +49,8 @@ async def load_shard(
         if not log.closed:
             logger.critical("%s cannot be loaded, its groups are not served: %s", shard.name, error)
             shard.close(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{shard.name} could not be loaded: {error}"))
+            if isinstance(error, LogDamaged):
+                log.damage_found(error)
         return 0
     if shard.state is ShardState.LOADING and not log.closed:
         shard.activate()

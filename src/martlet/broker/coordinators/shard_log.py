@@ -1,8 +1,8 @@
 """A partition of an internal topic as the log under a shard, opened with the first record that is written.
 
 So a coordinator with fifty shards and one group has one log on disk. A partition that has a log when the broker starts,
-or that is replicated, is open already. Every other request that names the partition opens its log too: whoever lists the
-offsets of all topics, or reads this one. A log opened so is empty, like the shard's state, and is taken as its own.
+or that is replicated, is open already. Other requests that name the partition open its log too, such as those of a
+client that lists the offsets of all topics. A log opened so is empty, like the shard's state, and is taken as its own.
 
 Invariants: (H1) a shard log serves one leadership: when this process has led under another epoch since, another broker
 may have written in between, and the shard has to be loaded again; (H2) a log that holds, or ever held, what the shard
@@ -14,7 +14,7 @@ Proved by: tests/unit/broker/test_group_coordinator.py, tests/broker/test_offset
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.errors import ApiError, ErrorCode, LogDamaged
 from martlet.base.ids import NO_LEADER_EPOCH
 from martlet.base.invariant import invariant
 from martlet.broker.partitions.partition import Partition
@@ -71,3 +71,8 @@ class PartitionShardLog:
     def when_committed(self, next_offset: int, callback: Callable[[], None]) -> bool:
         invariant(self.partition is not None, "what was appended has a log")
         return self.partition is not None and self.partition.when_committed(next_offset, callback)
+
+    def damage_found(self, damage: LogDamaged) -> None:
+        """A part of the log cannot be read: a copy of several is given up, like one that a reader found damaged."""
+        if self.partition is not None and not self.closed:
+            self._table.read_failed(self.partition, damage)
