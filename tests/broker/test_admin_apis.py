@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from martlet.base.errors import ErrorCode
+from martlet.base.errors import ERROR_TABLE, ErrorCode
 from martlet.testing.running_broker import RunningBroker
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.api_versions import ApiVersionsRequest
@@ -299,13 +299,15 @@ def test_an_unknown_topic_is_described_as_such(client: RawClient) -> None:
 
 @pytest.mark.parametrize("version", range(1, 7))
 @pytest.mark.parametrize("key_type", [1, 2, 9])
-def test_coordinators_there_are_none_of_are_refused_with_a_sentence(
+def test_coordinators_there_are_none_of_are_refused_for_good_and_with_a_sentence(
     client: RawClient, version: int, key_type: int
 ) -> None:
     response = client.call(FindCoordinatorRequest(key_type, ["g", "h", "g"], "g"), version)
     answers = response.coordinators if version >= 4 else [response]
     is_known = key_type == 1 or (key_type == 2 and version >= 6)
-    code = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_known else ErrorCode.INVALID_REQUEST
+    final = ErrorCode.UNSUPPORTED_VERSION if version >= 4 else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    code = final if is_known else ErrorCode.INVALID_REQUEST
+    assert not ERROR_TABLE[code].retriable
     assert [(answer.error_code, answer.node_id) for answer in answers] == [(code, -1)] * len(answers)
     assert all(answer.error_message for answer in answers)
     assert len(answers) == (2 if version >= 4 else 1)

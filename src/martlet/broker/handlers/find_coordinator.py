@@ -3,7 +3,9 @@
 v4+ asks for several keys at once; a key named several times is answered once. Asking for a group makes the offsets
 topic when there is none yet, so the first answer already names the coordinator. As in Kafka the empty group id has a
 coordinator too: consumers of old commit offsets under it. Key type 2 needs v6.
-Deviation: transactions and queues have no coordinator yet; their keys get COORDINATOR_NOT_AVAILABLE with a sentence.
+Deviation: transactions and queues have no coordinator yet. Their keys are refused with a sentence and a code that no
+client retries: UNSUPPORTED_VERSION, with which the clients that send v4+ (Java) show the sentence; before v4
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the only code at which librdkafka does not ask again (decision 0018).
 """
 
 from typing import Final
@@ -24,7 +26,8 @@ REQUEST: Final = FindCoordinatorRequest
 _FIRST_BATCHED_VERSION: Final = 4
 _FIRST_VERSION_OF_SHARES: Final = 6
 _GROUP: Final = 0
-_KINDS: Final = {_GROUP: "group", 1: "transaction", 2: "share"}
+_SHARE: Final = 2
+_KINDS: Final = {_GROUP: "groups", 1: "transactions; use a producer without a transactional id", _SHARE: "share groups"}
 
 
 async def handle(
@@ -59,11 +62,12 @@ async def _find(broker: BrokerServices, key_type: int, key: str, context: Reques
 
 
 def _check_kind(key_type: int, version: int) -> None:
-    kind = _KINDS.get(key_type)
-    if kind is None or (kind == "share" and version < _FIRST_VERSION_OF_SHARES):
+    if key_type not in _KINDS or (key_type == _SHARE and version < _FIRST_VERSION_OF_SHARES):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type} cannot be asked for with version {version}")
     if key_type != _GROUP:
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker has no {kind} coordinator")
+        is_new = version >= _FIRST_BATCHED_VERSION
+        code = ErrorCode.UNSUPPORTED_VERSION if is_new else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        raise ApiError(code, f"this broker does not serve {_KINDS[key_type]}")
 
 
 def _refused(key: str, error: ApiError) -> Coordinator:

@@ -4,7 +4,8 @@
 - v3+ may pass the old id and epoch to ask for a higher epoch; for a producer without transactional id a fresh id serves
   the same end, and that is what Kafka answers too.
 - A broker that has lost touch with its cluster refuses at once: the client is to ask another one.
-Deviation: with a transactional id the answer is COORDINATOR_NOT_AVAILABLE until transactions are served.
+Deviation: with a transactional id the answer is TRANSACTIONAL_ID_AUTHORIZATION_FAILED until transactions are served, so
+that all clients give up at once, see `find_coordinator.py`.
 """
 
 from typing import Final
@@ -26,7 +27,7 @@ async def handle(
     """Hand out an id."""
     if request.transactional_id is not None:
         empty = request.transactional_id == ""
-        code = ErrorCode.INVALID_REQUEST if empty else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        code = ErrorCode.INVALID_REQUEST if empty else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return InitProducerIdResponse(error_code=code, producer_epoch=-1)
     if not broker.partitions.may_act():
         return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, producer_epoch=-1)

@@ -93,10 +93,9 @@ def _join_dynamic(plan: Plan, join: Join) -> Result[object]:
     if join.caller.version < _MEMBER_ID_REQUIRED_SINCE:
         return _add(plan, join, member_id)
     if len(group.pending) >= plan.options.group_max_size:
-        # Not GROUP_MAX_SIZE_REACHED, which ends a client: those who never come back soon make room.
+        # What ends a client: after a retriable error it would look the coordinator up and join again, at once.
         raise ApiError(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            f"{len(group.pending)} clients are about to join group {group.group_id!r}; try again later",
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"{len(group.pending)} clients are about to join group {group.group_id!r}"
         )
     plan.record(MemberIdGiven(group.group_id, member_id, plan.now_ms))
     plan.set_timer(pending_key(group.group_id, member_id), join.request.session_timeout_ms)

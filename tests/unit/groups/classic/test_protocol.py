@@ -90,11 +90,11 @@ def test_assignments_that_together_do_not_fit_the_record_are_refused() -> None:
     assert room.sync(ids[0], 1, dict.fromkeys(ids, b"x")).assignment == b"x"
 
 
-def test_ids_given_to_clients_that_never_come_back_are_limited_and_the_refusal_is_not_fatal() -> None:
+def test_ids_given_to_clients_that_never_come_back_are_limited_and_a_client_past_the_limit_does_not_ask_on() -> None:
     room = GroupRoom(GroupsOptions(group_max_size=3))
     for _ in range(3):
         assert room.join(version=9).error_code == ErrorCode.MEMBER_ID_REQUIRED
-    assert room.join(version=9) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert room.join(version=9) is ErrorCode.GROUP_MAX_SIZE_REACHED
     room.advance(10_000)
     assert room.join(version=9).error_code == ErrorCode.MEMBER_ID_REQUIRED
 
