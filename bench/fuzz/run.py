@@ -37,7 +37,7 @@ DISTURBANCE_SECONDS_MAX: Final = 5.0
 _LANES: Final = 48
 _FRAMES_PER_WRITE: Final = 12
 _SILENCE_SECONDS: Final = 0.15
-_UNEXPECTED: Final = 'martlet_request_errors_total{error="unknown_server_error"}'
+_UNEXPECTED: Final = 'error="unknown_server_error"'
 _BYSTANDER_TOPIC: Final = "bystander"
 _WARM_SHARE: Final = 0.1
 _FAILURES_SHOWN: Final = 10
@@ -221,7 +221,7 @@ class FuzzRun:
             # Not splitlines: a label may hold any character, and only a line feed ends a sample.
             lines = response.read().decode().split("\n")
         samples = dict(line.rsplit(" ", 1) for line in lines if line and line[0] != "#")
-        result.unexpected = int(float(samples.get(_UNEXPECTED, "0")))
+        result.unexpected = int(sum(float(count) for series, count in samples.items() if _UNEXPECTED in series))
         result.end_bytes = self._process.resident_bytes()
         if result.unexpected:
             self._complain(f"the broker counts {result.unexpected} unexpected errors")

@@ -4,7 +4,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 
-UNEXPECTED = 'martlet_request_errors_total{error="unknown_server_error"}'
+UNEXPECTED = 'error="unknown_server_error"'
 PARKED_FETCHES = "martlet_parked_fetches"
 CONNECTIONS = "martlet_connections"
 
@@ -19,7 +19,7 @@ def scrape(operations_url: str) -> dict[str, float]:
 
 def unexpected_errors(operations_url: str) -> int:
     """How many requests failed inside the broker for a reason it did not foresee."""
-    return int(scrape(operations_url).get(UNEXPECTED, 0))
+    return int(sum(count for series, count in scrape(operations_url).items() if UNEXPECTED in series))
 
 
 def wait_until(condition: Callable[[], bool], what: str, within_seconds: float = 10.0) -> None:

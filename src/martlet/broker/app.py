@@ -67,7 +67,7 @@ from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
 from martlet.observe.exposition import MetricsRegistry
 from martlet.observe.loop_lag import LoopLagProbe
-from martlet.observe.metrics import BrokerMetrics
+from martlet.observe.metrics import NO_API, BrokerMetrics
 from martlet.wire.api_keys import ApiKey, api_name
 from martlet.wire.message_codec import prepare
 from martlet.wire.records.index import codec_name
@@ -390,7 +390,7 @@ class BrokerApp:
 
     def _callback_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A timer or callback of ours raised: nobody else would notice."""
-        self._metrics.errors_total[ErrorCode.UNKNOWN_SERVER_ERROR] += 1
+        self._metrics.count_errors(NO_API, (ErrorCode.UNKNOWN_SERVER_ERROR,))
         error = context.get("exception")
         logger.error("%s", context.get("message"), exc_info=error)
         if isinstance(error, InvariantViolation):

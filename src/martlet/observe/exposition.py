@@ -17,7 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from martlet.base.errors import MartletError, error_code
-from martlet.observe.metrics import OTHER_TOPICS, BrokerMetrics, DurationHistogram, TopicCounters
+from martlet.observe.metrics import NO_API, OTHER_TOPICS, BrokerMetrics, DurationHistogram, TopicCounters
 
 _TOPIC_SERIES: Final = (
     ("messages_in", "martlet_topic_messages_in", "Messages appended."),
@@ -28,6 +28,8 @@ _TOPIC_SERIES: Final = (
     ("replica_bytes_in", "martlet_topic_replica_bytes_in", "Record bytes copied from leaders."),
     ("replica_bytes_out", "martlet_topic_replica_bytes_out", "Record bytes given to followers."),
 )
+
+_NO_API_NAME: Final = "(broker)"
 
 
 class MetricsRegistry:
@@ -69,10 +71,11 @@ class _BrokerCollector(Collector):
             CounterMetricFamily("martlet_requests", "Requests taken, by API.", labels=["api"]),
             ((self._api_names.get(key, str(key)), count) for key, count in enumerate(metrics.requests_total) if count),
         )
-        yield _by_label(
-            CounterMetricFamily("martlet_request_errors", "Errors answered, by protocol error.", labels=["error"]),
-            ((error_code(code).name.lower(), count) for code, count in metrics.errors_total.items() if code and count),
-        )
+        errors = CounterMetricFamily("martlet_request_errors", "Errors answered.", labels=["api", "error"])
+        for (key, code), count in sorted(metrics.errors_total.items()):
+            api = _NO_API_NAME if key == NO_API else self._api_names.get(key, str(key))
+            errors.add_metric([api, error_code(code).name.lower()], count)
+        yield errors
 
     def _connections(self) -> Iterator[Metric]:
         metrics = self._metrics

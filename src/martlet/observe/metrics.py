@@ -11,16 +11,19 @@ Proved by: tests/unit/observe/test_metrics.py.
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from martlet.base.errors import ErrorCode
 from martlet.base.invariant import invariant
 
 API_KEYS_MAX: Final = 128
 """Length of the list of request counters; Kafka's keys end below it."""
+
+NO_API: Final = -1
+"""Stands for the API where something failed that no request had asked for."""
 
 OTHER_TOPICS: Final = "(other)"
 """The label that gathers the topics past the limit; no topic can be called so."""
@@ -112,8 +115,8 @@ class GaugeTable(NamedTuple):
 class BrokerMetrics:
     """Everything one broker counts. Created by the wiring, handed to whoever counts, read by `exposition`.
 
-    `requests_total` is indexed by API key, `errors_total` by protocol error code; both hold every value that
-    can occur, so an increment never has to ask whether its slot exists.
+    `requests_total` is indexed by API key and holds every value that can occur, so an increment never has to ask
+    whether its slot exists.
     """
 
     topic_series_max: int = TOPIC_SERIES_MAX_DEFAULT
@@ -122,7 +125,8 @@ class BrokerMetrics:
     bytes_out: int = 0
     """Bytes sent on Kafka connections."""
     requests_total: list[int] = field(default_factory=lambda: [0] * API_KEYS_MAX)
-    errors_total: dict[int, int] = field(default_factory=lambda: dict.fromkeys(ErrorCode, 0))
+    errors_total: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Errors in answers, by API key and protocol error code; see `count_errors`."""
     connections_open: int = 0
     connections_accepted: int = 0
     connections_rejected: dict[RejectReason, int] = field(default_factory=lambda: dict.fromkeys(RejectReason, 0))
@@ -150,6 +154,12 @@ class BrokerMetrics:
     gauge_tables: list[GaugeTable] = field(default_factory=list)
     other_topics: TopicCounters = field(default_factory=TopicCounters)
     topics: dict[str, TopicCounters] = field(default_factory=dict)
+
+    def count_errors(self, api_key: int, codes: Iterable[int]) -> None:
+        """The errors that one answer of this API tells; a zero among them is none."""
+        for code in codes:
+            if code:
+                self.errors_total[api_key, code] += 1
 
     def topic(self, name: str) -> TopicCounters:
         """The counters of a topic, to be asked for once per partition and kept.

@@ -1,7 +1,7 @@
 """Writing Python source: lines, indentation, fresh names, constants, and turning the result into a function.
 
-Rules: nothing about the protocol here; `decoder_source` and `encoder_source` know that. Only text that those two
-modules produce from the schema is ever compiled. No byte that came from a peer gets here.
+Rules: nothing about the protocol here; `decoder_source`, `encoder_source` and `error_source` know that. Only text that
+those modules produce from the schema is ever compiled. No byte that came from a peer gets here.
 """
 
 from collections.abc import Callable, Iterator

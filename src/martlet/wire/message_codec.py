@@ -1,8 +1,8 @@
 """Messages to bytes and back, for every API whose classes are in `wire.messages`.
 
-How it works: the first time a version of a class is used, its layout is looked up in the schema and two functions are
-generated and compiled for exactly that layout (`decoder_source`, `encoder_source`). That costs a few milliseconds, the
-very first time also the import of the schema library (over 100 ms); `prepare` does it ahead of time.
+How it works: the first time a version of a class is used, its layout is looked up in the schema and functions are
+generated and compiled for exactly that layout (`decoder_source`, `encoder_source`, `error_source`). That costs a few
+milliseconds, the very first time also the import of the schema library (over 100 ms); `prepare` does it ahead of time.
 
 Invariants:
 
@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from martlet.base.errors import ProtocolViolation
 from martlet.wire.decoder_source import compile_decoder
 from martlet.wire.encoder_source import compile_encoder
+from martlet.wire.error_source import compile_errors
 from martlet.wire.layout import message_kind, message_layout
 from martlet.wire.primitives import Buffer
 
@@ -36,6 +37,7 @@ RESPONSE_OBJECT_BUDGET: Final = 4_000_000
 class _Codec(NamedTuple):
     decode: Callable[[bytes, int, int], Any]
     encode: Callable[[Any], bytes]
+    errors: Callable[[Any], list[int]]
     object_budget: int
 
 
@@ -77,6 +79,13 @@ def encode(message: object, version: int) -> bytes:
         raise ValueError(f"{message_class.__name__} v{version} cannot be encoded: {problem}") from problem
 
 
+def errors_in(message: object, version: int) -> list[int]:
+    """The codes of all errors that the message tells in that version, each as often as it stands there."""
+    message_class = type(message)
+    codec = _codecs.get((message_class, version)) or prepare(message_class, version)
+    return codec.errors(message)
+
+
 def prepare(message_class: type[Any], version: int) -> _Codec:
     """Compile the codec of that version now, if it has not been, so that no request has to wait for it."""
     key = (message_class, version)
@@ -88,6 +97,6 @@ def prepare(message_class: type[Any], version: int) -> _Codec:
         is_request = message_kind(message_class) == "request"
         budget = REQUEST_OBJECT_BUDGET if is_request else RESPONSE_OBJECT_BUDGET
         decoder = compile_decoder(layout, title, ignore_rest=is_request)
-        codec = _Codec(decoder, compile_encoder(layout, title), budget)
+        codec = _Codec(decoder, compile_encoder(layout, title), compile_errors(layout, title), budget)
         _codecs[key] = codec
     return codec

@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from martlet.base.errors import ErrorCode, StorageFailure
 from martlet.observe.exposition import MetricsRegistry
-from martlet.observe.metrics import BrokerMetrics, RejectReason
+from martlet.observe.metrics import NO_API, BrokerMetrics, RejectReason
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -24,19 +24,25 @@ def test_network_and_request_counters_carry_their_names() -> None:
     metrics = BrokerMetrics(bytes_in=10, bytes_out=20)
     metrics.requests_total[0] += 7
     metrics.requests_total[99] += 1
-    metrics.errors_total[ErrorCode.NOT_LEADER_OR_FOLLOWER] += 2
+    metrics.count_errors(0, [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+    metrics.count_errors(99, [ErrorCode.INVALID_REQUEST])
+    metrics.count_errors(NO_API, [ErrorCode.UNKNOWN_SERVER_ERROR])
     samples = scrape(metrics)
     assert samples["martlet_received_bytes_total", ()] == 10
     assert samples["martlet_sent_bytes_total", ()] == 20
     assert samples["martlet_requests_total", (("api", "produce"),)] == 7
     assert samples["martlet_requests_total", (("api", "99"),)] == 1
-    assert samples["martlet_request_errors_total", (("error", "not_leader_or_follower"),)] == 2
+    assert {labels: count for (name, labels), count in samples.items() if name == "martlet_request_errors_total"} == {
+        (("api", "produce"), ("error", "not_leader_or_follower")): 2,
+        (("api", "99"), ("error", "invalid_request")): 1,
+        (("api", "(broker)"), ("error", "unknown_server_error")): 1,
+    }
     assert samples["martlet_build_info", (("version", "1.2.3"),)] == 1
 
 
 def test_zero_requests_and_errors_are_left_out_but_reasons_are_always_there() -> None:
     metrics = BrokerMetrics()
-    metrics.errors_total[ErrorCode.NONE] += 1
+    metrics.count_errors(0, [ErrorCode.NONE])
     metrics.connections_rejected[RejectReason.CONNECTIONS_MAX] += 1
     samples = scrape(metrics)
     names = [name for name, _ in samples]

@@ -38,24 +38,29 @@ def test_a_forgotten_topic_makes_room_for_another() -> None:
     assert metrics.topic("b") is not metrics.other_topics
 
 
-def test_every_error_code_and_reason_has_a_slot() -> None:
+def test_errors_are_counted_by_api_and_no_error_is_none() -> None:
     metrics = BrokerMetrics()
-    for code in ErrorCode:
-        metrics.errors_total[code] += 1
+    metrics.count_errors(3, [ErrorCode.NONE, ErrorCode.INVALID_REQUEST, 42, 3])
+    metrics.count_errors(9, [42])
+    assert metrics.errors_total == {(3, 42): 2, (3, 3): 1, (9, 42): 1}
+
+
+def test_every_reason_has_a_slot() -> None:
+    metrics = BrokerMetrics()
     for rejected in RejectReason:
         metrics.connections_rejected[rejected] += 1
     for dropped in DropReason:
         metrics.connections_dropped[dropped] += 1
     metrics.requests_total[92] += 1
-    assert set(metrics.errors_total.values()) == {1}
+    assert set(metrics.connections_rejected.values()) | set(metrics.connections_dropped.values()) == {1}
 
 
 def test_two_brokers_in_one_process_count_apart() -> None:
     first, second = BrokerMetrics(), BrokerMetrics()
     first.requests_total[0] += 1
-    first.errors_total[3] += 1
+    first.count_errors(0, [3])
     first.flush_seconds.observe(0.1)
-    assert second.requests_total[0] == second.errors_total[3] == second.flush_seconds.count == 0
+    assert second.requests_total[0] == len(second.errors_total) == second.flush_seconds.count == 0
 
 
 def test_a_duration_on_a_bound_belongs_to_the_bucket_below_it() -> None:

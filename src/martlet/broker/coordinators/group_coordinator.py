@@ -24,7 +24,7 @@ from martlet.broker.coordinators.shard_log import PartitionShardLog
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.cluster.image import ImageDelta
 from martlet.coordinator.result import RecordCodec, Result
-from martlet.observe.metrics import BrokerMetrics
+from martlet.observe.metrics import NO_API, BrokerMetrics
 
 if TYPE_CHECKING:
     from martlet.groups.machine import GroupsMachine
@@ -77,18 +77,12 @@ class GroupCoordinator:
 
     async def call(self, group_id: str, operation: Operation) -> object:
         """Run one operation on the shard of a group and wait for its answer; raises ApiError."""
-        try:
-            await self._topic.ensure()
-            index = self._topic.partition_of(group_id)
-            hosted = self._shards.get(index)
-            if hosted is None or not self._table.may_act():
-                raise ApiError(
-                    ErrorCode.NOT_COORDINATOR, f"the coordinator of group {group_id[:100]!r} is another broker"
-                )
-            return await hosted.call(operation)
-        except ApiError as error:
-            self._metrics.errors_total[error.code] += 1
-            raise
+        await self._topic.ensure()
+        index = self._topic.partition_of(group_id)
+        hosted = self._shards.get(index)
+        if hosted is None or not self._table.may_act():
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"the coordinator of group {group_id[:100]!r} is another broker")
+        return await hosted.call(operation)
 
     async def call_all(self, operation: Operation) -> list[object]:
         """Run one operation on every shard of this broker, one after another; raises the first ApiError."""
@@ -99,7 +93,6 @@ class GroupCoordinator:
             except ApiError as error:
                 if error.code is ErrorCode.NOT_COORDINATOR:
                     continue  # it went to another broker meanwhile, which will be asked as well
-                self._metrics.errors_total[error.code] += 1
                 raise
             await asyncio.sleep(0)
         return responses
@@ -295,7 +288,7 @@ class GroupCoordinator:
 
     def failed(self, error: BaseException) -> None:
         """Something in a machine that must always be true is not."""
-        self._metrics.errors_total[ErrorCode.UNKNOWN_SERVER_ERROR] += 1
+        self._metrics.count_errors(NO_API, (ErrorCode.UNKNOWN_SERVER_ERROR,))
         self._fail(error)
 
     def _fire_due(self) -> None:

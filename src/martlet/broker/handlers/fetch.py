@@ -44,7 +44,7 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
     request = parse_fetch_request(frame[reply.header.body_position :], version)
     if names_a_session(request):
         error = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        broker.metrics.errors_total[error] += 1
+        broker.metrics.count_errors(KEY, (error,))
         reply.send(encode_fetch_response(version, (), error_code=error))
         return
     request = without_repeats(request)
@@ -54,8 +54,9 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
     try:
         follower = check_replica(request, broker.image)
     except ApiError as error:
-        broker.metrics.errors_total[error.code] += 1
-        reply.send(encode_fetch_response(version, refused_everywhere(request, error.code)))
+        answer = refused_everywhere(request, error.code)
+        broker.metrics.count_errors(KEY, (result.error_code for *_, results in answer for result in results))
+        reply.send(encode_fetch_response(version, answer))
         return
     WaitingReplicaFetch(broker, request, link, reply, follower).start()
 

@@ -29,7 +29,7 @@ from martlet.broker.routing.leader_hint import add_leader_hints
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.request import Link, Reply
 from martlet.log.validation import InvalidRecords, check_client_batch
-from martlet.observe.metrics import BrokerMetrics, DropReason
+from martlet.observe.metrics import DropReason
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, read_batch_header
 from martlet.wire.leader_hints import NodeEndpoint
@@ -115,7 +115,7 @@ def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, rep
                 appended = partition.append(cast(memoryview, records), header, now_ms=now_ms)
             except ApiError as error:
                 has_errors = True
-                results.append(_refused(broker.metrics, index, error))
+                results.append(_refused(index, error))
                 if error.code in _PASSING_REASONS and records is not None:
                     _remember_refusal(broker, topic, index, records, error.code)
                 continue
@@ -128,7 +128,7 @@ def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, rep
                 )
             )
     if request.acks == 0:
-        _finish_unanswered(answer, reply)
+        _finish_unanswered(broker, answer, reply)
     elif awaited:
         waiting = WaitingProduce(broker, link, reply, answer, awaited)
         waiting.wait(request.timeout_ms, by_all=by_all, has_errors=has_errors)
@@ -143,8 +143,10 @@ def _send_answer(broker: BrokerServices, link: Link, reply: Reply, answer: _Topi
         lost = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker has lost touch with its cluster")
         has_errors = True
         for _, _, results in answer:
-            results[:] = [one if one.error_code else _refused(broker.metrics, one.index, lost) for one in results]
+            results[:] = [one if one.error_code else _refused(one.index, lost) for one in results]
     endpoints: Sequence[NodeEndpoint] = ()
+    if has_errors:
+        _count_errors(broker, answer)
     if has_errors and version >= _FIRST_WITH_LEADER_HINTS:
         endpoints = add_leader_hints(broker, link, answer)
     reply.send((encode_produce_response(version, answer, node_endpoints=endpoints),))
@@ -266,7 +268,7 @@ class WaitingProduce:
             if error is not None:
                 self._has_errors = True
                 index = one.results[one.position].index
-                one.results[one.position] = _refused(self._broker.metrics, index, error)
+                one.results[one.position] = _refused(index, error)
         _send_answer(self._broker, self._link, self._reply, self._answer, has_errors=self._has_errors)
 
     def _refusal(self, one: _Awaited) -> ApiError | None:
@@ -324,17 +326,21 @@ def _refusal_of_all(broker: BrokerServices, request: ProduceRequest) -> ApiError
     return None
 
 
-def _refused(metrics: BrokerMetrics, index: int, error: ApiError) -> ProducePartitionResult:
-    metrics.errors_total[error.code] += 1
+def _refused(index: int, error: ApiError) -> ProducePartitionResult:
     record_errors: tuple[RecordError, ...] = ()
     if isinstance(error, InvalidRecords):
         record_errors = tuple(RecordError(number, text) for number, text in error.record_errors)
     return ProducePartitionResult(index, error.code, record_errors=record_errors, error_message=error.detail)
 
 
-def _finish_unanswered(answer: _TopicResults, reply: Reply) -> None:
+def _count_errors(broker: BrokerServices, answer: _TopicResults) -> None:
+    broker.metrics.count_errors(KEY, (result.error_code for *_, results in answer for result in results))
+
+
+def _finish_unanswered(broker: BrokerServices, answer: _TopicResults, reply: Reply) -> None:
     failed = next((result for _, _, results in answer for result in results if result.error_code), None)
     if failed is None:
         reply.send_nothing()
     else:
+        _count_errors(broker, answer)
         reply.refuse(f"a publish with acks=0 was refused: {failed.error_message}", DropReason.ACKS_0_FAILURE)

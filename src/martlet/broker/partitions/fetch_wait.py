@@ -9,6 +9,7 @@ out: on the event loop where they are in the page cache, in a thread where they 
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode, StorageFailure
@@ -19,11 +20,13 @@ from martlet.broker.routing.read_replica import preferred_read_replica
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.request import Link, Reply
 from martlet.log.log_slice import LogSlice
+from martlet.wire.api_keys import ApiKey
 from martlet.wire.fetch import (
     EpochEndOffset,
     FetchPartition,
     FetchPartitionResult,
     FetchRequest,
+    NodeEndpoint,
     encode_fetch_response,
 )
 
@@ -109,11 +112,10 @@ class WaitingFetch:
                     result = self._look_at(look, name, asked, results, max(room - look.size, 0))
                 except ApiError as error:
                     look.complete = look.has_errors = True
-                    broker.metrics.errors_total[error.code] += 1
                     result = FetchPartitionResult(asked.partition, _told_to_readers(error.code))
                 except StorageFailure as failure:
                     look.complete = True
-                    result = self._failed(look.partitions[-1], asked.partition, failure)
+                    result = self._failed(look, look.partitions[-1], asked.partition, failure)
                 if result is not None:
                     results.append(result)
             if results:
@@ -235,18 +237,21 @@ class WaitingFetch:
             if isinstance(content, StorageFailure):
                 with contextlib.suppress(StorageFailure):
                     found.partition.log.find_damage_at(found.slice)
-                found.results[found.position] = self._failed(found.partition, result.partition, content)
+                found.results[found.position] = self._failed(look, found.partition, result.partition, content)
                 continue
             self._count(found.partition, len(content))
             found.results[found.position] = result._replace(records=content)
-        endpoints = add_leader_hints(self._broker, self._link, look.answer) if look.has_errors else ()
+        endpoints: Sequence[NodeEndpoint] = ()
+        if look.has_errors:
+            endpoints = add_leader_hints(self._broker, self._link, look.answer)
+            codes = (result.error_code for *_, results in look.answer for result in results)
+            self._broker.metrics.count_errors(ApiKey.FETCH, codes)
         self._answered()
         self._reply.send(encode_fetch_response(self._reply.header.api_version, look.answer, node_endpoints=endpoints))
 
-    def _failed(self, partition: Partition, index: int, failure: StorageFailure) -> FetchPartitionResult:
-        code = self._broker.partitions.read_failed(partition, failure)
-        self._broker.metrics.errors_total[code] += 1
-        return FetchPartitionResult(index, code)
+    def _failed(self, look: Look, partition: Partition, index: int, failure: StorageFailure) -> FetchPartitionResult:
+        look.has_errors = True
+        return FetchPartitionResult(index, self._broker.partitions.read_failed(partition, failure))
 
     def _count(self, partition: Partition, size: int) -> None:
         counters = partition.counters
@@ -291,6 +296,7 @@ def _as_it_was(look: Look, contents: list[bytes | StorageFailure]) -> list[bytes
         if found.partition.leader_epoch != found.leader_epoch:
             result = found.results[found.position]
             found.results[found.position] = FetchPartitionResult(result.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            look.has_errors = True
             contents[number] = b""
     return contents
 

@@ -61,7 +61,7 @@ class WaitingReplicaFetch(WaitingFetch):
                 return FetchPartitionResult(asked.partition, diverging_epoch=diverging)
         if not start_offset <= fetch_offset <= end_offset:
             # Beyond the end with no history to compare: an empty copy, which can begin anew where our log does.
-            look.complete = True
+            look.complete = look.has_errors = True
             return FetchPartitionResult(asked.partition, ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=start_offset)
         if not self._has_arrived:
             partition.replica_fetched(

@@ -3,6 +3,9 @@
 A `ProtocolViolation` closes that connection. Anything a handler did not expect is logged once with its context and
 closes the connection too, so that the client retries; it never reaches other clients. This is one of the
 named supervisors that may catch everything.
+
+What errors an answer tells is counted where it leaves: here for all APIs that go through the message codec, in their
+handlers for Produce and Fetch, which know at no cost whether there is any.
 """
 
 import asyncio
@@ -18,7 +21,7 @@ from martlet.observe.logs import LogThrottle
 from martlet.observe.metrics import DropReason
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.headers import RequestHeader
-from martlet.wire.message_codec import decode, encode
+from martlet.wire.message_codec import decode, encode, errors_in
 
 logger = logging.getLogger(__name__)
 
@@ -76,14 +79,18 @@ class Dispatcher:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
-            reply.send((encode(answer, header.api_version),))
+            self._answer(reply, answer, header.api_version)
 
     async def _finish(self, link: Link, answer: Awaitable[Any], reply: Reply) -> None:
         try:
-            message = await answer
-            reply.send((encode(message, reply.header.api_version),))
+            self._answer(reply, await answer, reply.header.api_version)
         except Exception as error:  # noqa: BLE001 - supervisor: one request's failure must not end the broker
             self._unexpected(link, reply, error)
+
+    def _answer(self, reply: Reply, message: object, version: int) -> None:
+        """Send the message; the errors in it are counted here, for all APIs that go through the message codec."""
+        self.metrics.count_errors(reply.header.api_key, errors_in(message, version))
+        reply.send((encode(message, version),))
 
     def _refuse_version(self, link: Link, reply: Reply) -> None:
         header = reply.header
@@ -92,13 +99,13 @@ class Dispatcher:
             # The one API that answers a version it does not know: in the layout of v0, without reading the body.
             context = RequestContext(link, header.api_version, header.client_id)
             answer = api.handle(self._broker, None, context)
-            reply.send((encode(answer, 0),))
+            self._answer(reply, answer, 0)
             return
         reply.refuse(f"{describe(header)} is not served", DropReason.UNSUPPORTED_REQUEST)
 
     def _unexpected(self, link: Link, reply: Reply, error: Exception) -> None:
         header = reply.header
-        self.metrics.errors_total[ErrorCode.UNKNOWN_SERVER_ERROR] += 1
+        self.metrics.count_errors(header.api_key, (ErrorCode.UNKNOWN_SERVER_ERROR,))
         logger.error("%s from %s failed", describe(header), link.peer, exc_info=error)
         if isinstance(error, InvariantViolation):
             self._broker.fail(error)
