@@ -24,6 +24,7 @@ _COMMANDS: Final = {
     "group": ("martlet.cli.group:group", "List groups, show their members and lag, reset and delete them."),
     "pipeline": ("martlet.cli.pipeline:pipeline", "Run data pipelines on Spark, see how they do, stop them."),
     "partition": ("martlet.cli.partition:partition", "Show where partitions lie, move them, and elect their leaders."),
+    "log": ("martlet.cli.log:log", "Check messages at rest for damage, and repair what is damaged."),
     "cluster": ("martlet.cli.cluster:cluster", "Show how the brokers are, and take one of them out of service."),
     "status": ("martlet.cli.status:status", "Show whether the cluster is reachable and well."),
     "config": ("martlet.cli.config:config", "Show settings and where each value comes from."),
