@@ -1,6 +1,7 @@
 """DescribeCluster 0–2: the cluster's id, brokers and controller.
 
 v1 adds the endpoint type (only brokers are described here), v2 on request the fenced brokers: registered, not alive.
+The operations that the client is allowed are named on request.
 """
 
 from typing import Final
@@ -10,6 +11,7 @@ from martlet.broker.routing.cluster_view import controller_of, nodes
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.request import RequestContext
 from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_REQUESTED
 from martlet.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -33,6 +35,7 @@ def handle(broker: BrokerServices, request: DescribeClusterRequest, context: Req
             error_message="this endpoint describes brokers (endpoint type 1)",
             endpoint_type=request.endpoint_type,
         )
+    with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=broker.cluster_id,
         controller_id=controller_of(broker),
@@ -46,4 +49,5 @@ def handle(broker: BrokerServices, request: DescribeClusterRequest, context: Req
             )
             for node in nodes(broker, context.link, with_fenced=request.include_fenced_brokers)
         ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS if with_operations else OPERATIONS_NOT_REQUESTED,
     )

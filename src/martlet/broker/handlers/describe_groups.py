@@ -1,7 +1,8 @@
 """DescribeGroups 0–6: state, protocol and members of classic groups.
 
 Each group has an answer of its own; one that does not exist is "Dead", from v6 on GROUP_ID_NOT_FOUND. A group named
-several times is described once. Deviation: authorized operations are never told, there is no authorization yet.
+several times is described once. The operations that the client is
+allowed are named on request, but not beside an error.
 """
 
 from typing import Final
@@ -13,6 +14,7 @@ from martlet.broker.serving.request import RequestContext
 from martlet.broker.serving.turns import in_turns
 from martlet.groups.caller import Caller
 from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.authorized_operations import GROUP_OPERATIONS
 from martlet.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 KEY: Final = ApiKey.DESCRIBE_GROUPS
@@ -26,18 +28,24 @@ async def handle(
     """Describe every group asked for."""
     caller = caller_of(context)
     group_ids = dict.fromkeys(request.groups)
-    groups = [await _describe(broker, group_id, caller) async for group_id in in_turns(group_ids)]
+    groups = [
+        await _describe(broker, group_id, caller, request.include_authorized_operations)
+        async for group_id in in_turns(group_ids)
+    ]
     return DescribeGroupsResponse(groups=groups)
 
 
-async def _describe(broker: BrokerServices, group_id: str, caller: Caller) -> DescribedGroup:
+async def _describe(broker: BrokerServices, group_id: str, caller: Caller, with_operations: bool) -> DescribedGroup:
     try:
         described = await broker.groups.call(
             group_id, lambda machine, now_ms: machine.describe_group(group_id, caller, now_ms)
         )
     except ApiError as error:
         return _refused(group_id, error)
-    return expect(DescribedGroup, described)
+    group = expect(DescribedGroup, described)
+    if with_operations and not group.error_code:
+        group.authorized_operations = GROUP_OPERATIONS
+    return group
 
 
 def _refused(group_id: str, error: ApiError) -> DescribedGroup:

@@ -1,7 +1,8 @@
 """DescribeTopicPartitions 0: topics page by page, sorted by name; an empty list asks for all.
 
 The page ends after the number of partitions asked for (at most 2,000) and says where to go on. Eligible-leader
-replicas are those that are not in sync and yet hold everything acknowledged (KIP-966).
+replicas are those that are not in sync and yet hold everything acknowledged (KIP-966). The operations that the client
+is allowed are always named.
 """
 
 from typing import Final
@@ -13,6 +14,7 @@ from martlet.broker.services import BrokerServices
 from martlet.broker.serving.request import RequestContext
 from martlet.cluster.records import PartitionRecord
 from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.authorized_operations import TOPIC_OPERATIONS
 from martlet.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -62,13 +64,17 @@ def _describe(
     record = broker.image.topic(name)
     if record is None:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return DescribeTopicPartitionsResponseTopic(error_code=unknown, name=name), False
+        topic = DescribeTopicPartitionsResponseTopic(
+            error_code=unknown, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+        )
+        return topic, False
     partitions = broker.image.partitions(name)
     topic = DescribeTopicPartitionsResponseTopic(
         name=name,
         topic_id=record.id,
         is_internal=record.internal,
         partitions=[_convert(partition, present) for partition in partitions[page.start : page.stop]],
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )
     return topic, page.stop < len(partitions)
 

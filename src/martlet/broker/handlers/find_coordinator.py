@@ -39,9 +39,11 @@ async def handle(
         found = [await _find(broker, request.key_type, key, context) async for key in in_turns(keys)]
         return FindCoordinatorResponse(coordinators=found)
     one = await _find(broker, request.key_type, request.key, context)
+    # As Kafka words it where the answer has one message; a list of answers leaves it empty.
+    message = one.error_message if one.error_code else ErrorCode.NONE.name
     return FindCoordinatorResponse(
         error_code=one.error_code,
-        error_message=one.error_message,
+        error_message=message,
         node_id=one.node_id,
         host=one.host,
         port=one.port,

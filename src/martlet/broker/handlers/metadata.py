@@ -5,6 +5,8 @@
 - v0–3 cannot say whether a topic may be created, so the broker's setting alone decides there.
 - A topic asked for by id and unknown gets UNKNOWN_TOPIC_ID; by name UNKNOWN_TOPIC_OR_PARTITION.
 - A topic named several times is described once.
+- v8+: the operations that the client is allowed, of topics and (up to v10) of the cluster, are named on request; as in
+  Kafka also for a name that no topic has.
 - Creating waits until the topic is visible, so the first answer already carries its leader.
 - Only brokers that are alive are listed, and for a moment those that were (`routing/departures.py`). A partition whose
   leader is not alive has LEADER_NOT_AVAILABLE. So have those led by this broker once it has lost touch with its
@@ -22,6 +24,7 @@ from martlet.broker.serving.turns import in_turns
 from martlet.cluster.records import PartitionRecord, TopicRecord
 from martlet.cluster.topic_names import check_topic_name
 from martlet.wire.api_keys import ApiKey
+from martlet.wire.messages.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from martlet.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -53,7 +56,7 @@ async def handle(broker: BrokerServices, request: MetadataRequest, context: Requ
             else await _describe_by_name(broker, asked.name or "", may_create)
             async for asked in in_turns(unique.values())
         ]
-    return MetadataResponse(
+    response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.id, host=node.address.host, port=node.address.port, rack=node.rack)
             for node in nodes(broker, context.link, besides=broker.departures.recent())
@@ -62,6 +65,13 @@ async def handle(broker: BrokerServices, request: MetadataRequest, context: Requ
         controller_id=controller_of(broker),
         topics=topics,
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    if request.include_topic_authorized_operations:
+        for described in topics:
+            if described.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+                described.topic_authorized_operations = TOPIC_OPERATIONS
+    return response
 
 
 def describe_topic(broker: BrokerServices, topic: TopicRecord, present: Present) -> MetadataResponseTopic:
