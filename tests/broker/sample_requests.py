@@ -44,6 +44,7 @@ from martlet.wire.messages import (
     offset_for_leader_epoch,
     sync_group,
     unregister_broker,
+    update_features,
 )
 from martlet.wire.produce import encode_produce_request
 from tests.broker.requests import batch_of
@@ -205,6 +206,9 @@ def _admin_message(key: ApiKey, topic: str) -> Any:
         ),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda: list_partition_reassignments.ListPartitionReassignmentsRequest(
             1000, [list_partition_reassignments.ListPartitionReassignmentsTopics(topic, [0])]
+        ),
+        ApiKey.UPDATE_FEATURES: lambda: update_features.UpdateFeaturesRequest(
+            1000, [update_features.FeatureUpdateKey("group.version", 1)]
         ),
         ApiKey.UNREGISTER_BROKER: lambda: unregister_broker.UnregisterBrokerRequest(999),
         ApiKey.DESCRIBE_CLUSTER: lambda: describe_cluster.DescribeClusterRequest(),

@@ -103,15 +103,6 @@ def test_clients_cannot_publish_to_the_offsets_topic(client: RawClient) -> None:
     assert publish(client, OFFSETS_TOPIC, batch_of(b"x", key=b"k")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-@pytest.mark.parametrize("version", [3, 4])
-def test_the_consumer_protocol_is_announced_as_a_feature(client: RawClient, version: int) -> None:
-    response = client.api_versions(version)
-    assert response.finalized_features_epoch >= 0
-    assert [(each.name, each.max_version_level) for each in response.finalized_features] == [("group.version", 1)]
-    supported = [(each.name, each.min_version, each.max_version) for each in response.supported_features]
-    assert supported == ([("group.version", 0, 1)] if version >= 4 else [])
-
-
 # --- the classic protocol
 
 

@@ -27,6 +27,7 @@ class ErrorCode(IntEnum):
     LEADER_NOT_AVAILABLE = 5
     NOT_LEADER_OR_FOLLOWER = 6
     REQUEST_TIMED_OUT = 7
+    REPLICA_NOT_AVAILABLE = 9
     MESSAGE_TOO_LARGE = 10
     OFFSET_METADATA_TOO_LARGE = 12
     COORDINATOR_LOAD_IN_PROGRESS = 14
@@ -100,6 +101,7 @@ class ErrorCode(IntEnum):
     RESOURCE_NOT_FOUND = 91
     DUPLICATE_RESOURCE = 92
     UNACCEPTABLE_CREDENTIAL = 93
+    INVALID_UPDATE_VERSION = 95
     UNKNOWN_TOPIC_ID = 100
     BROKER_ID_NOT_REGISTERED = 102
     INCONSISTENT_TOPIC_ID = 103
@@ -140,6 +142,7 @@ ERROR_TABLE: dict[ErrorCode, ErrorInfo] = {
     ErrorCode.LEADER_NOT_AVAILABLE: ErrorInfo("The partition has no leader at the moment.", True, True),
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorInfo("This broker does not lead the partition.", True, True),
     ErrorCode.REQUEST_TIMED_OUT: ErrorInfo("The request was not completed in its time.", True, False),
+    ErrorCode.REPLICA_NOT_AVAILABLE: ErrorInfo("This broker holds no replica of the partition.", True, True),
     ErrorCode.MESSAGE_TOO_LARGE: ErrorInfo("The batch is larger than the topic allows.", False, False),
     ErrorCode.OFFSET_METADATA_TOO_LARGE: ErrorInfo("The metadata of the committed offset is too long.", False, False),
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorInfo("The coordinator is still reading its log.", True, False),
@@ -229,6 +232,7 @@ ERROR_TABLE: dict[ErrorCode, ErrorInfo] = {
     ErrorCode.RESOURCE_NOT_FOUND: ErrorInfo("There is no such resource.", False, False),
     ErrorCode.DUPLICATE_RESOURCE: ErrorInfo("The resource exists already or is named twice.", False, False),
     ErrorCode.UNACCEPTABLE_CREDENTIAL: ErrorInfo("The credential does not meet the rules.", False, False),
+    ErrorCode.INVALID_UPDATE_VERSION: ErrorInfo("The feature cannot run at this level.", False, False),
     ErrorCode.UNKNOWN_TOPIC_ID: ErrorInfo("This broker knows no topic of this id.", True, True),
     ErrorCode.BROKER_ID_NOT_REGISTERED: ErrorInfo("There is no broker with this id.", False, False),
     ErrorCode.INCONSISTENT_TOPIC_ID: ErrorInfo("The topic id is not the one on disk.", True, True),

@@ -42,6 +42,7 @@ from martlet.broker.handlers import (
     produce,
     sync_group,
     unregister_broker,
+    update_features,
 )
 
 SERVED: Final = (
@@ -74,6 +75,7 @@ SERVED: Final = (
     alter_partition_reassignments,
     list_partition_reassignments,
     offset_delete,
+    update_features,
     describe_cluster,
     describe_producers,
     unregister_broker,
