@@ -13,6 +13,7 @@ from martlet.wire.message_codec import encode
 from martlet.wire.messages import (
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -212,6 +213,13 @@ def _admin_message(key: ApiKey, topic: str) -> Any:
         ),
         ApiKey.UNREGISTER_BROKER: lambda: unregister_broker.UnregisterBrokerRequest(999),
         ApiKey.DESCRIBE_CLUSTER: lambda: describe_cluster.DescribeClusterRequest(),
+        ApiKey.ALTER_REPLICA_LOG_DIRS: lambda: alter_replica_log_dirs.AlterReplicaLogDirsRequest(
+            [
+                alter_replica_log_dirs.AlterReplicaLogDir(
+                    "/no/such/directory", [alter_replica_log_dirs.AlterReplicaLogDirTopic(topic, [0])]
+                )
+            ]
+        ),
         ApiKey.DESCRIBE_LOG_DIRS: lambda: describe_log_dirs.DescribeLogDirsRequest(
             [describe_log_dirs.DescribableLogDirTopic(topic, [0])]
         ),

@@ -21,7 +21,6 @@ from martlet.wire.messages.create_topics import (
 )
 from martlet.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from martlet.wire.messages.describe_cluster import DescribeClusterRequest
-from martlet.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from martlet.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -257,20 +256,6 @@ def test_the_cluster_is_described(broker: RunningBroker, client: RawClient, vers
     assert response.cluster_id == client.call(MetadataRequest(topics=[]), 12).cluster_id
     if version >= 1:
         assert client.call(DescribeClusterRequest(endpoint_type=2), version).error_code != ErrorCode.NONE
-
-
-@pytest.mark.parametrize("version", range(1, 6))
-def test_log_directories_tell_the_sizes_of_partitions(client: RawClient, version: int) -> None:
-    topic = create_topic(client, 2)
-    publish_values(client, topic, bytes(5000))
-    (some,) = client.call(DescribeLogDirsRequest([DescribableLogDirTopic(topic, [0])]), version).results
-    assert some.error_code == ErrorCode.NONE
-    assert [(t.name, [p.partition_index for p in t.partitions]) for t in some.topics] == [(topic, [0])]
-    assert some.topics[0].partitions[0].partition_size > 5000
-    (everything,) = client.call(DescribeLogDirsRequest(None), version).results
-    assert topic in [found.name for found in everything.topics]
-    if version >= 4:
-        assert everything.total_bytes > everything.usable_bytes > 0
 
 
 def test_topics_are_described_page_by_page(client: RawClient) -> None:

@@ -104,11 +104,17 @@ Step: TypeAlias = Append | CutTo | StartAt | AskAgain | Stop
 class FollowerReplica:
     """Owned by the partition that follows; lives for one leader epoch."""
 
-    __slots__ = ("high_watermark", "leader_epoch")
+    __slots__ = ("high_watermark", "leader_epoch", "leader_high_watermark")
 
     def __init__(self, leader_epoch: int, high_watermark: int) -> None:
         self.leader_epoch = leader_epoch
         self.high_watermark = high_watermark
+        self.leader_high_watermark = 0
+        """The largest that the leader has named."""
+
+    def lag(self, log: FollowerLog) -> int:
+        """How many committed messages the own log lacks, as far as the leader has named them."""
+        return max(0, self.leader_high_watermark - log.end_offset)
 
     def next_fetch(self, log: FollowerLog) -> FetchPosition:
         """What to ask for now."""
@@ -116,6 +122,7 @@ class FollowerReplica:
 
     def take(self, answer: FetchAnswer, asked: FetchPosition, log: FollowerLog) -> Step:
         """What an answer to `asked` means for the log."""
+        self.leader_high_watermark = max(self.leader_high_watermark, answer.high_watermark)
         is_of_now = asked.fetch_offset == log.end_offset and asked.last_fetched_epoch == log.last_epoch
         if asked.current_leader_epoch != self.leader_epoch or not is_of_now:
             return AskAgain(ErrorCode.NONE)  # an answer to something that is not true any more
@@ -156,6 +163,7 @@ class FollowerReplica:
             # election), and has nothing to lose by starting over.
             is_empty = log.log_start_offset == log.end_offset and start_offset >= 0
             if start_offset > log.end_offset or (is_empty and start_offset != log.end_offset):
+                self.leader_high_watermark = 0  # what it named belongs to another history
                 return StartAt(start_offset)
         if error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID):
             return Stop(error)

@@ -183,6 +183,7 @@ class ReplicaTableBench:
                 clock=self.clock,
                 image=image,
                 partitions=self.table,
+                logs=self.logs,
                 metrics=self.metrics,
                 address_for=lambda link: link.local,
                 checkpoint=self._checkpoint,

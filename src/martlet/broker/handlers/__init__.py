@@ -9,6 +9,7 @@ from typing import Final
 from martlet.broker.handlers import (
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -67,6 +68,7 @@ SERVED: Final = (
     offset_for_leader_epoch,
     describe_configs,
     alter_configs,
+    alter_replica_log_dirs,
     describe_log_dirs,
     create_partitions,
     delete_groups,

@@ -150,6 +150,11 @@ class Partition:
     def is_leading(self) -> bool:
         return self.leader is not None
 
+    @property
+    def lag_messages(self) -> int:
+        """How many committed messages this copy lacks, while it follows."""
+        return 0 if self.follower is None else self.follower.lag(self.replica_log)
+
     def lead(self, record: PartitionRecord, now_ms: int) -> None:
         """Lead in the record's epoch; `now_ms` here and wherever followers are judged is the monotonic clock's."""
         self._end_role()

@@ -39,14 +39,12 @@ def take_result(asked: Asked, result: FetchPartitionResult, now_ms: int) -> int:
     follower = partition.follower
     if follower is None or partition.offline:
         return 0
-    followed.leader_high_watermark = max(followed.leader_high_watermark, result.high_watermark)
     step = follower.take(_answer_of(result), asked.position, followed.log)
     if isinstance(step, Append):
         return _append(followed, result, now_ms)
     if isinstance(step, CutTo):
         _cut(followed, step.end_offset, now_ms)
     elif isinstance(step, StartAt):
-        followed.leader_high_watermark = 0
         partition.start_at(step.offset, now_ms)
     elif step.error is not ErrorCode.NONE:
         raise ApiError(step.error)

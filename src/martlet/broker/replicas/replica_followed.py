@@ -93,7 +93,6 @@ class Followed:
         "failures",
         "flush_awaited_since",
         "is_busy",
-        "leader_high_watermark",
         "log",
         "partition",
         "pauses_until",
@@ -118,14 +117,14 @@ class Followed:
         """Whether it is asked for in the lane of those that are written to."""
         self.copied_at = LONG_AGO
         """When data came last."""
-        self.leader_high_watermark = 0
         self.question: Asked | None = None
         """What was asked last, while nothing that goes into it has changed."""
 
     @property
     def lag_messages(self) -> int:
-        """How many committed messages this copy lacks, as far as its leader has told."""
-        return max(0, self.leader_high_watermark - self.partition.log.end_offset)
+        """How many committed messages this copy lacks, as far as its leader has named them."""
+        follower = self.partition.follower
+        return 0 if follower is None else follower.lag(self.log)
 
     def is_followed_from(self, leader: BrokerId) -> bool:
         """Whether the partition still is to be fetched from there."""
