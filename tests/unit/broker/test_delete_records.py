@@ -59,3 +59,16 @@ async def test_who_waits_for_followers_hears_that_the_leader_has_changed() -> No
             await bench.settle()
         bench.store(record(leader=SECOND, epoch=1))
         assert (await deleting)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_the_time_for_the_followers_runs_while_the_new_start_is_made_durable() -> None:
+    async with replica_table() as bench:
+        published(bench)
+
+        async def slowly() -> None:
+            await asyncio.sleep(0.5)
+
+        bench.services.checkpoint = slowly
+        begun = asyncio.get_running_loop().time()
+        assert await delete(bench, 600) == (ErrorCode.REQUEST_TIMED_OUT, 2)
+        assert asyncio.get_running_loop().time() - begun < 1.0

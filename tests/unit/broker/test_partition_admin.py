@@ -1,15 +1,17 @@
 """Elections, moves, draining and removal when other commits are faster, answers are lost, or the store is away."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, TopicPartition
+from martlet.broker import handlers
 from martlet.broker.administration.partition_admin import (
     drain_broker,
     elect_leaders,
@@ -19,6 +21,8 @@ from martlet.broker.administration.partition_admin import (
 )
 from martlet.broker.administration.topic_admin import TopicAdmin
 from martlet.broker.services import BrokerServices
+from martlet.broker.serving.request import RequestContext
+from martlet.broker.serving.timed_work import TimedAnswer, TimedWork
 from martlet.cluster.configs import NO_LAYERS, BrokerLayers
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import live_key, partition_key
@@ -29,7 +33,14 @@ from martlet.cluster.store import CommitPlan, CommitResult, LeaseId, StoreUnavai
 from martlet.cluster.topic_decisions import TopicWish
 from martlet.observe.metrics import BrokerMetrics
 from martlet.testing.sim_store import SimStore
+from martlet.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from martlet.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from tests.unit.broker.admin_bench import AdminBench, Site
+from tests.unit.broker.replica_table_bench import LINK
 
 T0 = TopicPartition("t", 0)
 
@@ -293,3 +304,45 @@ async def test_a_broker_that_comes_back_in_the_last_moment_is_not_removed(bench:
     with pytest.raises(ApiError, match="running"):
         await remove_broker(bench.broker, BrokerId(3))
     assert bench.broker.image.broker(BrokerId(3)) is not None
+
+
+async def _answer_while_a_commit_waits(
+    bench: Bench, answer: ElectLeadersResponse | TimedAnswer, is_done: Callable[[], bool]
+) -> Any:
+    """What a client with little time is answered; in the end it must be done all the same."""
+    errors: list[Exception] = []
+    gate = asyncio.Event()
+    bench.store.before = gate.wait
+    assert isinstance(answer, TimedAnswer)
+    response = await TimedWork(errors.append).answer(answer)
+    assert not is_done()
+    gate.set()
+    while not is_done():
+        await asyncio.sleep(0)
+    assert errors == []
+    return response
+
+
+async def test_an_election_is_answered_in_its_time_and_made_after_it(bench: Bench) -> None:
+    await _move_leader_away(bench)
+    request = ElectLeadersRequest(0, [TopicPartitions("t", [0, 7])], timeout_ms=30)
+    answer = handlers.elect_leaders.handle(bench.broker, request, RequestContext(LINK, 2, None))
+    response = await _answer_while_a_commit_waits(bench, answer, lambda: bench.partition().leader == 1)
+    (topic,) = response.replica_election_results
+    assert {one.partition_id: one.error_code for one in topic.partition_result} == {
+        0: ErrorCode.REQUEST_TIMED_OUT,
+        7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+async def test_a_move_is_answered_in_its_time_and_begun_after_it(bench: Bench) -> None:
+    await _make(bench, [1])
+    move = ReassignableTopic("t", [ReassignablePartition(index, [3]) for index in (0, 7)])
+    request = AlterPartitionReassignmentsRequest(30, topics=[move])
+    answer = handlers.alter_partition_reassignments.handle(bench.broker, request, RequestContext(LINK, 1, None))
+    response = await _answer_while_a_commit_waits(bench, answer, lambda: bench.partition().adding == (3,))
+    (topic,) = response.responses
+    assert {one.partition_index: one.error_code for one in topic.partitions} == {
+        0: ErrorCode.REQUEST_TIMED_OUT,
+        7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }

@@ -45,8 +45,13 @@ _DONE_ALREADY: Final = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.NO_REASSIGNMENT
 # --- partitions
 
 
-async def elect_leaders(broker: BrokerServices, partitions: Iterable[TopicPartition], *, unclean: bool) -> Outcomes:
-    """Give each partition its preferred leader or, if nobody leads it and loss is accepted, any that is alive."""
+async def elect_leaders(
+    broker: BrokerServices, partitions: Iterable[TopicPartition], *, unclean: bool, outcomes: Outcomes | None = None
+) -> Outcomes:
+    """Give each partition its preferred leader or, if nobody leads it and loss is accepted, any that is alive.
+
+    `outcomes` is filled while it works, for callers that do not wait for the end.
+    """
     image, layers = broker.image, broker.topic_settings.layers()
 
     def decide(partition: TopicPartition, states: BrokerStates) -> Decision:
@@ -55,24 +60,30 @@ async def elect_leaders(broker: BrokerServices, partitions: Iterable[TopicPartit
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
         return decide_requested_election(topic, record, states, topic_rules(topic, layers), unclean=unclean)
 
-    return await _carry_out(broker, partitions, decide)
+    return await _carry_out(broker, partitions, decide, outcomes)
 
 
 async def reassign(
-    broker: BrokerServices, wishes: Mapping[TopicPartition, Sequence[int] | None], *, factor_may_change: bool = True
+    broker: BrokerServices,
+    wishes: Mapping[TopicPartition, Sequence[int] | None],
+    *,
+    factor_may_change: bool = True,
+    outcomes: Outcomes | None = None,
 ) -> Outcomes:
-    """Begin to move each partition to the brokers wished for, or cancel its move."""
+    """Begin to move each partition to the brokers wished for, or cancel its move; `outcomes` as above."""
     image, layers = broker.image, broker.topic_settings.layers()
 
     def decide(partition: TopicPartition, states: BrokerStates) -> Decision | None:
         wish = (partition, wishes[partition])
         return decide_wish(wish, image, states, layers, factor_may_change=factor_may_change)
 
-    return await _carry_out(broker, wishes, decide)
+    return await _carry_out(broker, wishes, decide, outcomes)
 
 
-async def _carry_out(broker: BrokerServices, partitions: Iterable[TopicPartition], decide: Decide) -> Outcomes:
-    outcomes: Outcomes = {}
+async def _carry_out(
+    broker: BrokerServices, partitions: Iterable[TopicPartition], decide: Decide, outcomes: Outcomes | None
+) -> Outcomes:
+    outcomes = {} if outcomes is None else outcomes
     waiting = iter(dict.fromkeys(partitions))
     while portion := list(islice(waiting, _PORTION)):
         try:

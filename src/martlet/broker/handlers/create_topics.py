@@ -1,7 +1,8 @@
 """CreateTopics 2–7: make topics; each succeeds or fails on its own, and a made topic is visible when it is answered.
 
 v5 returns the settings in force, v7 the topic's id. `validate_only` checks everything and makes nothing. A name that
-occurs twice in one request is refused for both.
+occurs twice in one request is refused for both. What is not made in the request's time gets REQUEST_TIMED_OUT, and is
+made later all the same.
 """
 
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.request import RequestContext
+from martlet.broker.serving.timed_work import NOT_IN_TIME, TimedAnswer
 from martlet.broker.serving.turns import Repeats, in_turns
 from martlet.cluster.records import TopicRecord
 from martlet.cluster.topic_decisions import TopicWish
@@ -29,12 +31,19 @@ _CHOSEN_BY_BROKER: Final = -1
 _TOPICS_MAX: Final = 2_000
 
 
-async def handle(broker: BrokerServices, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+def handle(broker: BrokerServices, request: CreateTopicsRequest, context: RequestContext) -> TimedAnswer:
     """Make the topics one after another."""
+    results = [
+        CreatableTopicResult(name=topic.name, error_code=NOT_IN_TIME.code, error_message=NOT_IN_TIME.detail)
+        for topic in request.topics
+    ]
+    work = _create(broker, request, results)
+    return TimedAnswer(work, request.timeout_ms, lambda: CreateTopicsResponse(topics=results))
+
+
+async def _create(broker: BrokerServices, request: CreateTopicsRequest, results: list[CreatableTopicResult]) -> None:
     repeats = Repeats(topic.name for topic in request.topics)
-    results = []
-    async for topic in in_turns(request.topics):
-        result = CreatableTopicResult(name=topic.name)
+    async for topic, result in in_turns(zip(request.topics, results, strict=True)):
         try:
             repeats.check(topic.name)
             if len(request.topics) > _TOPICS_MAX:
@@ -43,8 +52,6 @@ async def handle(broker: BrokerServices, request: CreateTopicsRequest, context: 
             _describe(broker, record, result)
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.detail
-        results.append(result)
-    return CreateTopicsResponse(topics=results)
 
 
 def read_wish(topic: CreatableTopic) -> TopicWish:
@@ -66,6 +73,7 @@ def read_wish(topic: CreatableTopic) -> TopicWish:
 
 
 def _describe(broker: BrokerServices, record: TopicRecord, result: CreatableTopicResult) -> None:
+    result.error_code, result.error_message = ErrorCode.NONE, None
     result.topic_id = record.id
     result.num_partitions = record.partition_count
     result.replication_factor = record.replication_factor

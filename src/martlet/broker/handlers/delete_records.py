@@ -31,6 +31,7 @@ async def handle(
     broker: BrokerServices, request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse:
     """Advance every partition's start, then make the starts durable once."""
+    deadline = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1000
     repeats = Repeats((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     topics = []
     for topic in request.topics:
@@ -39,7 +40,6 @@ async def handle(
     done = [(topic.name, one.partition_index) for topic in topics for one in topic.partitions if not one.error_code]
     await broker.partitions.flusher.flush_all([broker.partitions.get(*name) for name in done])
     await broker.checkpoint()
-    deadline = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1000
     for answered in topics:
         for result in answered.partitions:
             if not result.error_code:

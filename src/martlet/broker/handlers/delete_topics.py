@@ -1,11 +1,16 @@
-"""DeleteTopics 1–6: delete topics by name, from v6 on also by id; each succeeds or fails on its own."""
+"""DeleteTopics 1–6: delete topics by name, from v6 on also by id; each succeeds or fails on its own.
 
+What is not deleted in the request's time gets REQUEST_TIMED_OUT, and is deleted later all the same.
+"""
+
+from collections.abc import Sequence
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import NO_TOPIC_ID, TopicId
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.request import RequestContext
+from martlet.broker.serving.timed_work import NOT_IN_TIME, TimedAnswer
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -19,22 +24,30 @@ VERSIONS: Final = (1, 6)
 REQUEST: Final = DeleteTopicsRequest
 
 
-async def handle(broker: BrokerServices, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+def handle(broker: BrokerServices, request: DeleteTopicsRequest, context: RequestContext) -> TimedAnswer:
     """Delete the topics one after another."""
     asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
-    return DeleteTopicsResponse(responses=[await _delete(broker, topic) for topic in asked])
+    results = [
+        DeletableTopicResult(
+            name=topic.name, topic_id=topic.topic_id, error_code=NOT_IN_TIME.code, error_message=NOT_IN_TIME.detail
+        )
+        for topic in asked
+    ]
+    work = _delete(broker, asked, results)
+    return TimedAnswer(work, request.timeout_ms, lambda: DeleteTopicsResponse(responses=results))
 
 
-async def _delete(broker: BrokerServices, asked: DeleteTopicState) -> DeletableTopicResult:
-    result = DeletableTopicResult(name=asked.name, topic_id=asked.topic_id)
-    try:
-        name = _name(broker, asked)
-        record = await broker.admin.delete_topic(name)
-    except ApiError as error:
-        result.error_code, result.error_message = error.code, error.detail
-        return result
-    result.name, result.topic_id = record.name, record.id
-    return result
+async def _delete(
+    broker: BrokerServices, asked: Sequence[DeleteTopicState], results: Sequence[DeletableTopicResult]
+) -> None:
+    for topic, result in zip(asked, results, strict=True):
+        try:
+            record = await broker.admin.delete_topic(_name(broker, topic))
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, error.detail
+        else:
+            result.error_code, result.error_message = ErrorCode.NONE, None
+            result.name, result.topic_id = record.name, record.id
 
 
 def _name(broker: BrokerServices, asked: DeleteTopicState) -> str:

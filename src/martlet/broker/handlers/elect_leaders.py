@@ -4,7 +4,8 @@
   nobody leads, any replica that is alive, although acknowledged messages may be lost by it; logged as critical.
 - ELECTION_NOT_NEEDED: it is so already. PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE: nobody can.
 - A null list asks for all partitions, and those that need no election are left out of the answer, as in Kafka.
-- Any broker carries it out, not only the controller. The answer comes when this broker knows the new leaders.
+- Any broker carries it out, not only the controller. The answer comes when this broker knows the new leaders. What
+  is not decided in the request's time gets REQUEST_TIMED_OUT, and is decided later all the same.
 """
 
 from typing import Final
@@ -14,6 +15,7 @@ from martlet.base.ids import TopicPartition
 from martlet.broker.administration.partition_admin import Outcomes, elect_leaders
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.request import RequestContext
+from martlet.broker.serving.timed_work import NOT_IN_TIME, TimedAnswer
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -30,7 +32,9 @@ _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
 
 
-async def handle(broker: BrokerServices, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+def handle(
+    broker: BrokerServices, request: ElectLeadersRequest, context: RequestContext
+) -> ElectLeadersResponse | TimedAnswer:
     """Elect as asked."""
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -43,8 +47,14 @@ async def handle(broker: BrokerServices, request: ElectLeadersRequest, context: 
         ]
     else:
         wanted = [TopicPartition(topic.topic, index) for topic in asked for index in topic.partitions]
-    outcomes = await elect_leaders(broker, wanted, unclean=request.election_type == _UNCLEAN)
-    return ElectLeadersResponse(replica_election_results=_results(outcomes, leave_out_unneeded=asked is None))
+    outcomes: Outcomes = {}
+    work = elect_leaders(broker, wanted, unclean=request.election_type == _UNCLEAN, outcomes=outcomes)
+
+    def read() -> ElectLeadersResponse:
+        found = {partition: outcomes.get(partition, NOT_IN_TIME) for partition in wanted}
+        return ElectLeadersResponse(replica_election_results=_results(found, leave_out_unneeded=asked is None))
+
+    return TimedAnswer(work, request.timeout_ms, read)
 
 
 def _results(outcomes: Outcomes, *, leave_out_unneeded: bool) -> list[ReplicaElectionResult]:

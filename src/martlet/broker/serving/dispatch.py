@@ -17,8 +17,9 @@ from martlet.base.errors import ErrorCode, InvariantViolation, ProtocolViolation
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.registry import MessageApi, RawApi
 from martlet.broker.serving.request import Link, Reply, RequestContext
+from martlet.broker.serving.timed_work import TimedAnswer, TimedWork
 from martlet.observe.logs import LogThrottle
-from martlet.observe.metrics import DropReason
+from martlet.observe.metrics import NO_API, DropReason
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.headers import RequestHeader
 from martlet.wire.message_codec import decode, encode, errors_in
@@ -34,6 +35,7 @@ class Dispatcher:
         self._registry = broker.registry
         self._refusals = LogThrottle(logger, broker.clock)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._timed = TimedWork(lambda error: self._report(NO_API, "administrative work that was late", error))
         self.metrics = broker.metrics
 
     def start(self, link: Link, frame: memoryview, reply: Reply) -> None:
@@ -65,6 +67,7 @@ class Dispatcher:
     async def aclose(self) -> None:
         """Cancel what is still running."""
         self._refusals.flush()
+        await self._timed.aclose()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -74,6 +77,8 @@ class Dispatcher:
         request = decode(api.request, header.api_version, frame, position=header.body_position)
         context = RequestContext(link, header.api_version, header.client_id)
         answer = api.handle(self._broker, request, context)
+        if isinstance(answer, TimedAnswer):
+            answer = self._timed.answer(answer)
         if isinstance(answer, Awaitable):
             task = asyncio.ensure_future(self._finish(link, answer, reply))
             self._tasks.add(task)
@@ -105,11 +110,14 @@ class Dispatcher:
 
     def _unexpected(self, link: Link, reply: Reply, error: Exception) -> None:
         header = reply.header
-        self.metrics.count_errors(header.api_key, (ErrorCode.UNKNOWN_SERVER_ERROR,))
-        logger.error("%s from %s failed", describe(header), link.peer, exc_info=error)
+        self._report(header.api_key, f"{describe(header)} from {link.peer}", error)
+        reply.refuse("the request failed inside the broker", DropReason.INTERNAL_ERROR)
+
+    def _report(self, api_key: int, what: str, error: Exception) -> None:
+        self.metrics.count_errors(api_key, (ErrorCode.UNKNOWN_SERVER_ERROR,))
+        logger.error("%s failed", what, exc_info=error)
         if isinstance(error, InvariantViolation):
             self._broker.fail(error)
-        reply.refuse("the request failed inside the broker", DropReason.INTERNAL_ERROR)
 
 
 def describe(header: RequestHeader) -> str:

@@ -29,7 +29,7 @@ class CreatePartitionsRequest:
     """Topics to grow, or with `validate_only` to check."""
 
     topics: list[CreatePartitionsTopic] = field(default_factory=list)
-    timeout_ms: int = 0
+    timeout_ms: int = 60_000  # the schema has no default; this is that of CreateTopics
     validate_only: bool = False
 
 

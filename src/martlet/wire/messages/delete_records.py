@@ -29,7 +29,7 @@ class DeleteRecordsRequest:
     """What to delete."""
 
     topics: list[DeleteRecordsTopic] = field(default_factory=list)
-    timeout_ms: int = 0
+    timeout_ms: int = 60_000  # the schema has no default; this is that of CreateTopics
 
 
 @message

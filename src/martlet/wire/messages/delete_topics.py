@@ -21,7 +21,7 @@ class DeleteTopicsRequest:
     """The topics: `topic_names` until v5, `topics` in v6."""
 
     topics: list[DeleteTopicState] = field(default_factory=list)  # v6+
-    timeout_ms: int = 0
+    timeout_ms: int = 60_000  # the schema has no default; this is that of CreateTopics
     topic_names: list[str] = field(default_factory=list)  # until v5
 
 
