@@ -27,6 +27,7 @@ from martlet.wire.messages import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_topic_partitions,
     elect_leaders,
     find_coordinator,
@@ -89,7 +90,8 @@ def sample_body(key: ApiKey, version: int, topic: str) -> bytes:
 
 def sample_message(key: ApiKey, topic: str) -> Any:
     """The request of an API that goes through the message codec; harmless to a broker that has the topic."""
-    return (_data_message(key, topic) or _group_message(key, topic) or _admin_message(key, topic))()
+    made = _data_message(key, topic) or _group_message(key, topic) or _cluster_message(key, topic)
+    return (made or _admin_message(key, topic))()
 
 
 def _data_message(key: ApiKey, topic: str) -> Any:
@@ -164,6 +166,43 @@ def _group_message(key: ApiKey, topic: str) -> Any:
     }.get(key)
 
 
+def _cluster_message(key: ApiKey, topic: str) -> Any:
+    return {
+        ApiKey.ELECT_LEADERS: lambda: elect_leaders.ElectLeadersRequest(
+            topic_partitions=[elect_leaders.TopicPartitions(topic, [0])], timeout_ms=1000
+        ),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda: alter_partition_reassignments.AlterPartitionReassignmentsRequest(
+            1000,
+            topics=[
+                alter_partition_reassignments.ReassignableTopic(
+                    topic, [alter_partition_reassignments.ReassignablePartition(0, None)]
+                )
+            ],
+        ),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda: list_partition_reassignments.ListPartitionReassignmentsRequest(
+            1000, [list_partition_reassignments.ListPartitionReassignmentsTopics(topic, [0])]
+        ),
+        ApiKey.UPDATE_FEATURES: lambda: update_features.UpdateFeaturesRequest(
+            1000, [update_features.FeatureUpdateKey("group.version", 1)]
+        ),
+        ApiKey.UNREGISTER_BROKER: lambda: unregister_broker.UnregisterBrokerRequest(999),
+        ApiKey.DESCRIBE_CLUSTER: lambda: describe_cluster.DescribeClusterRequest(),
+        ApiKey.ALTER_REPLICA_LOG_DIRS: lambda: alter_replica_log_dirs.AlterReplicaLogDirsRequest(
+            [
+                alter_replica_log_dirs.AlterReplicaLogDir(
+                    "/no/such/directory", [alter_replica_log_dirs.AlterReplicaLogDirTopic(topic, [0])]
+                )
+            ]
+        ),
+        ApiKey.DESCRIBE_LOG_DIRS: lambda: describe_log_dirs.DescribeLogDirsRequest(
+            [describe_log_dirs.DescribableLogDirTopic(topic, [0])]
+        ),
+        ApiKey.DESCRIBE_QUORUM: lambda: describe_quorum.DescribeQuorumRequest(
+            [describe_quorum.TopicData("__cluster_metadata", [describe_quorum.PartitionData(0)])]
+        ),
+    }.get(key)
+
+
 def _admin_message(key: ApiKey, topic: str) -> Any:
     value = ("retention.ms", "86400000")
     return {
@@ -193,35 +232,6 @@ def _admin_message(key: ApiKey, topic: str) -> Any:
                 )
             ],
             True,
-        ),
-        ApiKey.ELECT_LEADERS: lambda: elect_leaders.ElectLeadersRequest(
-            topic_partitions=[elect_leaders.TopicPartitions(topic, [0])], timeout_ms=1000
-        ),
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda: alter_partition_reassignments.AlterPartitionReassignmentsRequest(
-            1000,
-            topics=[
-                alter_partition_reassignments.ReassignableTopic(
-                    topic, [alter_partition_reassignments.ReassignablePartition(0, None)]
-                )
-            ],
-        ),
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda: list_partition_reassignments.ListPartitionReassignmentsRequest(
-            1000, [list_partition_reassignments.ListPartitionReassignmentsTopics(topic, [0])]
-        ),
-        ApiKey.UPDATE_FEATURES: lambda: update_features.UpdateFeaturesRequest(
-            1000, [update_features.FeatureUpdateKey("group.version", 1)]
-        ),
-        ApiKey.UNREGISTER_BROKER: lambda: unregister_broker.UnregisterBrokerRequest(999),
-        ApiKey.DESCRIBE_CLUSTER: lambda: describe_cluster.DescribeClusterRequest(),
-        ApiKey.ALTER_REPLICA_LOG_DIRS: lambda: alter_replica_log_dirs.AlterReplicaLogDirsRequest(
-            [
-                alter_replica_log_dirs.AlterReplicaLogDir(
-                    "/no/such/directory", [alter_replica_log_dirs.AlterReplicaLogDirTopic(topic, [0])]
-                )
-            ]
-        ),
-        ApiKey.DESCRIBE_LOG_DIRS: lambda: describe_log_dirs.DescribeLogDirsRequest(
-            [describe_log_dirs.DescribableLogDirTopic(topic, [0])]
         ),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda: describe_topic_partitions.DescribeTopicPartitionsRequest(
             [describe_topic_partitions.TopicRequest(topic)]
