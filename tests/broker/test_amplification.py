@@ -19,10 +19,13 @@ from martlet.wire.fetch import FetchPartition, encode_fetch_request
 from martlet.wire.message_codec import encode
 from martlet.wire.messages import (
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     consumer_group_describe,
     consumer_group_heartbeat,
     delete_groups,
     describe_groups,
+    describe_log_dirs,
+    describe_quorum,
     elect_leaders,
     join_group,
     leave_group,
@@ -32,6 +35,7 @@ from martlet.wire.messages import (
     offset_delete,
     offset_fetch,
     sync_group,
+    update_features,
 )
 from martlet.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from martlet.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -143,6 +147,17 @@ def _list_partition_reassignments(topic: str) -> Any:
     return list_partition_reassignments.ListPartitionReassignmentsRequest(1_000, asked)
 
 
+def _alter_replica_log_dirs(topic: str) -> Any:
+    asked = alter_replica_log_dirs.AlterReplicaLogDirTopic(topic, [*range(TIMES)])
+    return alter_replica_log_dirs.AlterReplicaLogDirsRequest([alter_replica_log_dirs.AlterReplicaLogDir("/", [asked])])
+
+
+def _describe_quorum(topic: str) -> Any:
+    metadata = describe_quorum.TopicData("__cluster_metadata", [describe_quorum.PartitionData(0)] * TIMES)
+    other = describe_quorum.TopicData(topic, [describe_quorum.PartitionData(number) for number in range(TIMES // 2)])
+    return describe_quorum.DescribeQuorumRequest([metadata, other])
+
+
 MESSAGES: dict[ApiKey, tuple[int, Callable[[str], Any]]] = {
     ApiKey.METADATA: (12, _metadata),
     ApiKey.DESCRIBE_CONFIGS: (4, _describe_configs),
@@ -153,6 +168,20 @@ MESSAGES: dict[ApiKey, tuple[int, Callable[[str], Any]]] = {
     ApiKey.FIND_COORDINATOR: (4, _find_coordinator),
     ApiKey.ELECT_LEADERS: (2, _elect_leaders),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (1, _alter_partition_reassignments),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (2, _alter_replica_log_dirs),
+    ApiKey.DESCRIBE_LOG_DIRS: (
+        4,
+        lambda topic: describe_log_dirs.DescribeLogDirsRequest(
+            [describe_log_dirs.DescribableLogDirTopic(topic, [*range(TIMES)])]
+        ),
+    ),
+    ApiKey.DESCRIBE_QUORUM: (2, _describe_quorum),
+    ApiKey.UPDATE_FEATURES: (
+        1,
+        lambda topic: update_features.UpdateFeaturesRequest(
+            feature_updates=[update_features.FeatureUpdateKey("group.version", 1)] * TIMES
+        ),
+    ),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, _list_partition_reassignments),
     ApiKey.OFFSET_COMMIT: (9, _offset_commit),
     ApiKey.OFFSET_FETCH: (9, _offset_fetch),

@@ -337,6 +337,13 @@ class TopicAdmin:
         """Carry out a decision made from the image; False, the image being up to date, when it must be made again."""
         return await self._commit(plan) is not None
 
+    async def catch_up(self) -> int:
+        """Bring the image to what the store holds now; returns the revision of that."""
+        with _retriable():
+            revision = (await self._store.list(CLUSTER_KEY)).revision
+            await self._wait_applied(revision)
+        return revision
+
     async def _carry_out(self, decide: Callable[[], CommitPlan | None]) -> None:
         """Commit what is decided, deciding again whenever something else was faster; None: nothing to do."""
         for _ in range(_ATTEMPTS_MAX):
@@ -363,7 +370,7 @@ class TopicAdmin:
                 result = await commit_plan(self._store, plan)
             except UnknownOutcome as error:
                 logger.warning("metadata: %s; reading back", error)
-                await self._wait_applied((await self._store.list(CLUSTER_KEY)).revision)
+                await self.catch_up()
                 return None
             if wait or not result.succeeded:
                 await self._wait_applied(result.revision)

@@ -36,7 +36,7 @@ def handle(broker: BrokerServices, request: UpdateFeaturesRequest, context: Requ
     except ApiError as error:
         return UpdateFeaturesResponse(error_code=error.code, error_message=f"no feature was changed: {error.detail}")
     results = [
-        UpdatableFeatureResult(feature=update.feature, error_message=ErrorCode.NONE.name)
-        for update in request.feature_updates
+        UpdatableFeatureResult(feature=name, error_message=ErrorCode.NONE.name)
+        for name in dict.fromkeys(update.feature for update in request.feature_updates)
     ]
     return UpdateFeaturesResponse(results=results)
