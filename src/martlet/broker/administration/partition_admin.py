@@ -48,7 +48,7 @@ _DONE_ALREADY: Final = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.NO_REASSIGNMENT
 async def elect_leaders(
     broker: BrokerServices, partitions: Iterable[TopicPartition], *, unclean: bool, outcomes: Outcomes | None = None
 ) -> Outcomes:
-    """Give each partition its preferred leader or, if nobody leads it and loss is accepted, any that is alive.
+    """Give each partition its preferred leader or, if none leads it and loss is accepted, any that is alive.
 
     `outcomes` is filled while it works, for callers that do not wait for the end.
     """
