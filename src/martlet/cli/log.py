@@ -41,7 +41,7 @@ def log() -> None:
 @connects
 def check(
     directory: str | None, topics: Sequence[str], repairs: bool, yes: bool, as_json: bool, target: Target
-) -> None:
+) -> ExitCode:
     """Tell everything that is wrong in DIR, or with what a running broker has of a topic.
 
     DIR is a data directory, or a broker's directory in it, that no broker uses now. All of it is read, and nothing is
@@ -56,8 +56,7 @@ def check(
     if directory is None:
         if repairs:
             raise click.UsageError("--repair needs a directory that no broker uses")
-        _check_topics(topics, target, as_json=as_json)
-        return
+        return _check_topics(topics, target, as_json=as_json)
     with _held(directory) as broker_directories:
         findings = {path: _check_directory(path) for path in broker_directories}
         found = [finding for path in findings for finding in findings[path]]
@@ -68,12 +67,13 @@ def check(
         if not found:
             if not as_json:
                 print_note(f"{directory}: no damage found")
-            return
+            return ExitCode.OK
         if not repairs:
             if not as_json:
                 print_note(f"{format_count(len(found), 'fault')} found; --repair shows what it would cost to mend them")
-            raise SystemExit(ExitCode.CHECK_FAILED)
+            return ExitCode.CHECK_FAILED
         _repair(findings, yes=yes, is_quiet=as_json)
+        return ExitCode.OK
 
 
 # --- a directory
@@ -178,7 +178,7 @@ def _as_json(finding: "Finding") -> dict[str, Any]:
 # --- a topic of a running broker
 
 
-def _check_topics(topics: Sequence[str], target: Target, *, as_json: bool) -> None:
+def _check_topics(topics: Sequence[str], target: Target, *, as_json: bool) -> ExitCode:
     async def work(cluster: "Cluster") -> list["Unreadable"]:
         from martlet.client.offsets import offset_ranges
         from martlet.client.topic_check import check_partition
@@ -209,5 +209,4 @@ def _check_topics(topics: Sequence[str], target: Target, *, as_json: bool) -> No
         print_table(["PARTITION", "OFFSETS", "WHAT THE BROKER SAYS"], rows)
     else:
         print_note(f"{', '.join(topics)}: every message can be read")
-    if found:
-        raise SystemExit(ExitCode.CHECK_FAILED)
+    return ExitCode.CHECK_FAILED if found else ExitCode.OK
