@@ -11,12 +11,14 @@ Proved by: tests/unit/log/test_check.py
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final
 
 from martlet.base.disk import Disk
-from martlet.log.batch_order import read_gaps, write_gaps
+from martlet.log.batch_order import NO_LIMIT, read_gaps, write_gaps
 from martlet.log.check import Finding, FindingKind
 from martlet.log.file_names import INDEX, LOG, TIME_INDEX, offset_file, parse_offset_file
+from martlet.log.options import LogOptions
 from martlet.log.segment import Segment
 
 DAMAGED: Final = ".damaged"
@@ -37,13 +39,17 @@ def repair(disk: Disk, directory: str, findings: Iterable[Finding]) -> None:
         disk.make_directory(directory)
         gaps = read_gaps(disk, directory)
         write_gaps(disk, directory, gaps._replace(lost=tuple(sorted({*gaps.lost, *ranges}))))
-    for path in sorted({finding.file for finding in found if finding.position is not None}):
+    rewritten = sorted({finding.file for finding in found if finding.position is not None})
+    for path in rewritten:
         _rewrite(disk, path)
     for finding in found:
         if finding.kind is FindingKind.REBUILT and disk.exists(finding.file):
             disk.rename(finding.file, finding.file + DAMAGED)
     if ranges:
         _go_on_at(disk, directory, max(following for _, following in ranges))
+    for segment in _segments(disk, directory):
+        if segment.path in rewritten:
+            segment.rebuild_indexes()
     disk.sync_directory(directory)
 
 
@@ -75,19 +81,27 @@ def _rewrite(disk: Disk, path: str) -> None:
 
 def _go_on_at(disk: Disk, directory: str, next_offset: int) -> None:
     """Where what was given up reaches to the log's end, begin an empty segment behind it."""
-    bases = []
-    for entry in disk.list_directory(directory):
-        parsed = parse_offset_file(entry.name)
-        if parsed is not None and parsed[1] == LOG:
-            bases.append((parsed[0], entry.size))
-    if bases:
-        base_offset, size = max(bases)
-        last = Segment(
-            disk, directory, base_offset, size=size, index_interval_bytes=1 << 30, gaps=read_gaps(disk, directory)
-        )
-        end_offset = base_offset
-        for _, header in last.survey(0, next_offset=base_offset):
+    segments = _segments(disk, directory)
+    if segments:
+        last = segments[-1]
+        end_offset = last.base_offset
+        for _, header in last.survey(0, next_offset=end_offset):
             end_offset = header.next_offset
         if end_offset >= next_offset:
             return
     disk.open(f"{directory}/{offset_file(next_offset, LOG)}", create=True).sync()
+
+
+def _segments(disk: Disk, directory: str) -> list[Segment]:
+    """The segments as they are now, each with where the next one begins."""
+    gaps, interval = read_gaps(disk, directory), LogOptions().index_interval_bytes
+    found: list[Segment] = []
+    for name, _, size in disk.list_directory(directory):
+        parsed = parse_offset_file(name)
+        if parsed is not None and parsed[1] == LOG:
+            found.append(Segment(disk, directory, parsed[0], size=size, index_interval_bytes=interval, gaps=gaps))
+    for segment, following in pairwise(found):
+        segment.is_sealed, segment.next_offset = True, following.base_offset
+    if found:
+        found[-1].next_offset = NO_LIMIT
+    return found

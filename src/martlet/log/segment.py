@@ -270,7 +270,9 @@ class Segment:
         if offset >= self.next_offset:
             return self.size
         if offset >= self._recent_base:
-            return self._recent_positions[bisect_left(self._recent_offsets, offset)]
+            number = bisect_left(self._recent_offsets, offset)
+            if number < len(self._recent_positions):
+                return self._recent_positions[number]
         place = self.find(offset)
         return self.size if place is None else place.position
 
