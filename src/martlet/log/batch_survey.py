@@ -112,8 +112,11 @@ class BatchSurvey:
                 self._begin(found.fault, is_lost=True)
                 self.position, found = self._next_whole(self.position)
                 continue
-            following = self._look(self.position + header.size)
-            fault = self._misfit(header, following.header)
+            size = header.batch_length + LENGTH_OVERHEAD_BYTES
+            following = self._look(self.position + size)
+            fault = order.fault(header)
+            if fault is not None or following.header is None or not _agree(header, following.header):
+                fault = self._misfit(header, following.header, fault)
             if fault is None:
                 self._finish(header.base_offset)
                 yield self.position, header
@@ -122,18 +125,20 @@ class BatchSurvey:
                 self._begin(fault, is_lost=False)
                 # Its records are whole, so they take up as many offsets as they always did.
                 order.next_offset += header.last_offset_delta + 1
-            self.position += header.size
+            self.position += size
             found = following
         self._finish_file()
 
     # Judging a whole batch.
 
-    def _misfit(self, header: BatchHeader, following: BatchHeader | None) -> str | None:
-        """Why this batch cannot be relied on; None when it is sound, whatever offsets are missing before it."""
+    def _misfit(self, header: BatchHeader, following: BatchHeader | None, fault: str | None) -> str | None:
+        """Why this batch cannot be relied on; None when it is sound, whatever offsets are missing before it.
+
+        `fault` is what the order of batches has against it.
+        """
         order = self._order
         base_offset = header.base_offset
         is_alone = following is None or following.base_offset != header.next_offset
-        fault = order.fault(header)
         if fault is None:
             return None if following is None else self._contradiction(header, following)
         is_gap = base_offset > order.next_offset and header.last_offset_delta >= 0
@@ -199,24 +204,34 @@ class BatchSurvey:
     # Reading.
 
     def _look(self, position: int) -> _Found:
-        head = self._read(position, HEADER_BYTES)
-        if len(head) < HEADER_BYTES:
-            return _Found(None, f"{len(head)} bytes are too few for a batch")
-        header = read_batch_header(head)
+        at = position - self._window_at
+        if at < 0 or at + HEADER_BYTES > len(self._window):
+            at = self._load(position, HEADER_BYTES)
+            if len(self._window) < HEADER_BYTES:
+                return _Found(None, f"{len(self._window)} bytes are too few for a batch")
+        header = read_batch_header(self._window, at)
         fault = shape_fault(header, self._end - position)
         if fault is None:
-            batch = self._read(position, header.size)
-            if len(batch) < header.size or not crc_matches(batch, 0, header):
+            size = header.batch_length + LENGTH_OVERHEAD_BYTES
+            if at + size > len(self._window):
+                at = self._load(position, size)
+            if len(self._window) < at + size or not crc_matches(self._window, at, header):
                 fault = "the checksum does not match"
         return _Found(header) if fault is None else _Found(None, fault)
+
+    def _load(self, position: int, size: int) -> int:
+        """Read so many bytes at `position` and some more; returns where they begin in the window."""
+        wanted = max(size, CRC_WINDOW_BYTES)
+        self._window = self._file.pread(max(0, min(wanted, self._end - position)), position)
+        self._window_at = position
+        return 0
 
     def _read(self, position: int, size: int) -> memoryview:
         """So many bytes at `position`, fewer at the end of the file."""
         size = max(0, min(size, self._end - position))
         at = position - self._window_at
         if at < 0 or at + size > len(self._window):
-            wanted = max(size, min(CRC_WINDOW_BYTES, self._end - position))
-            self._window, self._window_at, at = self._file.pread(wanted, position), position, 0
+            at = self._load(position, size)
         return memoryview(self._window)[at : at + size]
 
     def _next_whole(self, position: int) -> tuple[int, _Found]:
@@ -251,3 +266,11 @@ class BatchSurvey:
     def _can_follow(self, base_offset: int) -> bool:
         due = self._order.next_offset
         return due <= base_offset < min(self._order.limit, due + _FARTHEST)
+
+
+def _agree(header: BatchHeader, following: BatchHeader) -> bool:
+    """Whether two neighbours are as nearly all are: no gap between them, and of one leader's time."""
+    return (
+        following.base_offset == header.base_offset + header.last_offset_delta + 1
+        and following.partition_leader_epoch == header.partition_leader_epoch
+    )
