@@ -238,7 +238,11 @@ class BrokerApp:
             rack=settings.rack or None,
         )
         found = LogsFound(
-            clean=logs.started_clean, whole=logs.started_whole, kept=logs.started_kept, unread=logs.started_unread
+            clean=logs.started_clean,
+            whole=logs.started_whole,
+            kept=logs.started_kept,
+            empty=logs.started_empty,
+            unread=logs.started_unread,
         )
         me = await membership.join(registration, found)
         logs.loss_is_known()

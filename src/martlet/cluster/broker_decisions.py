@@ -65,6 +65,8 @@ class Registration:
     """Whether it is proven that the log of the process before lost nothing."""
     same_logs: bool = False
     """Whether it has the log directory of the process before, which lost at most what was not flushed."""
+    new_disk: bool = False
+    """Whether its log directory is empty, and not because it is the first of its broker."""
     unread: bool = False
     """Whether some logs could not be opened; what is said of the logs then holds for the others."""
     gave_up: bool = False
@@ -110,6 +112,7 @@ def plan_registration(
         rack=registration.rack,
         clean_since=_clean_since(before, registration),
         same_logs_since=_same_logs_since(before, registration),
+        new_disk_since=_new_disk_since(before, registration, Incarnation(incarnation)),
         unread=registration.unread,
         boot_id=registration.boot_id,
         started_at_ms=now_ms,
@@ -150,6 +153,14 @@ def _same_logs_since(before: BrokerRecord | None, registration: Registration) ->
     return before.incarnation if is_first else before.same_logs_since
 
 
+def _new_disk_since(
+    before: BrokerRecord | None, registration: Registration, incarnation: Incarnation
+) -> Incarnation | None:
+    if before is None:
+        return None
+    return incarnation if registration.new_disk else before.new_disk_since
+
+
 def _follows(before: BrokerRecord, registration: Registration) -> bool:
     return registration.predecessor in (None, before.incarnation)
 
@@ -158,7 +169,8 @@ def needs_own_election(partition: PartitionRecord, broker: BrokerRecord) -> bool
     """Whether the starting broker is the one to lead: it led before, or nobody does, and nobody else may hold more.
 
     Eligible replicas may: they hold everything that was acknowledged, which a process that restarted without
-    proof may not. Where there are other replicas, the election of such a process is the controller's, which marks it.
+    proof may not. Where there are other replicas, the election of such a process is the controller's, which marks it. A
+    sole replica on a new disk waits for an operator's word: it would hand out offsets again.
     """
     if broker.id not in partition.replicas or partition.leader not in (None, broker.id):
         return False
@@ -167,7 +179,7 @@ def needs_own_election(partition: PartitionRecord, broker: BrokerRecord) -> bool
     holders = (*partition.isr, *partition.elr)
     if len(partition.replicas) > 1 and not all(broker.vouches_for(member.incarnation) for member in holders):
         return False
-    return all(member.broker == broker.id for member in holders)
+    return all(member.broker == broker.id and not broker.has_lost_disk_of(member.incarnation) for member in holders)
 
 
 def plan_own_elections(partitions: Iterable[PartitionRecord], broker: BrokerRecord) -> Iterator[CommitPlan]:

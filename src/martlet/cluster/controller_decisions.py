@@ -116,7 +116,8 @@ def last_holder(partition: PartitionRecord, alive: Mapping[BrokerId, BrokerRecor
     """The one broker that was complete last, if it is one and is back with the logs of then.
 
     It may have come back without proof that it lost nothing: after a power cut nobody else is likely to have more. With
-    an empty or damaged disk others surely have more. A single replica goes on with whatever it has.
+    an empty or damaged disk others surely have more. A single replica goes on with whatever it has, but not on a new
+    disk: that it holds nothing any more is for an operator to accept.
     """
     entries = (*partition.isr, *partition.elr)
     if len({entry.broker for entry in entries}) != 1:
@@ -125,7 +126,8 @@ def last_holder(partition: PartitionRecord, alive: Mapping[BrokerId, BrokerRecor
     if holder is None:
         return None
     has_logs = all(holder.has_logs_of(entry.incarnation) for entry in entries)
-    return holder if has_logs or len(partition.replicas) == 1 else None
+    is_sole = len(partition.replicas) == 1 and not any(holder.has_lost_disk_of(entry.incarnation) for entry in entries)
+    return holder if has_logs or is_sole else None
 
 
 def stuck_partitions(

@@ -72,6 +72,8 @@ class BrokerRecord:
     """What the process called its start, before it knew its incarnation; by this it knows its own registration."""
     same_logs_since: Incarnation | None = None
     """The oldest incarnation whose very log directory this is, nothing lost but what a power loss takes; None: this."""
+    new_disk_since: Incarnation | None = None
+    """The last incarnation that began with an empty log directory, though there had been others before; None: none."""
     unread: bool = False
     """Whether some of its logs could not be opened: it speaks for itself only, a later one for all again."""
     mod_revision: int = field(default=0, compare=False)
@@ -85,6 +87,10 @@ class BrokerRecord:
         """Whether this process has the logs of that start, though perhaps without what was not flushed."""
         first = self.incarnation if self.same_logs_since is None or self.unread else self.same_logs_since
         return first <= incarnation <= self.incarnation or self.vouches_for(incarnation)
+
+    def has_lost_disk_of(self, incarnation: Incarnation) -> bool:
+        """Whether what that start of its broker held was on another disk than what it has now."""
+        return self.new_disk_since is not None and incarnation < self.new_disk_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +224,7 @@ def encode_broker(record: BrokerRecord) -> bytes:
             "started_at_ms": record.started_at_ms,
             "attempt": record.attempt,
             "same_logs_since": record.same_logs_since,
+            "new_disk_since": record.new_disk_since,
             "unread": record.unread,
         }
     )
@@ -298,6 +305,7 @@ def decode_broker(entry: Entry) -> BrokerRecord:
             started_at_ms=value.get("started_at_ms", 0),
             attempt=str(value.get("attempt", "")),
             same_logs_since=value.get("same_logs_since"),
+            new_disk_since=value.get("new_disk_since"),
             unread=bool(value.get("unread", False)),
             mod_revision=entry.mod_revision,
         ),

@@ -116,6 +116,8 @@ class LogDirectory:
         """Whether every log that the checkpoints name was there, undamaged, and holds all that was flushed."""
         self.started_kept = False
         """Whether nothing that was flushed or known to be committed is missing; a power loss may have taken more."""
+        self.started_empty = False
+        """Whether there was nothing: no log, and no checkpoint that speaks of one."""
         self.started_unread = False
         """Whether the device failed or was full when some logs were to be opened; of these the others say nothing."""
 
@@ -159,6 +161,7 @@ class LogDirectory:
         unread = {name for name, failure in self.failures.items() if not isinstance(failure, LogDamaged)}
         self.started_unread = bool(unread)
         there = self._logs.keys() | unread
+        self.started_empty = recovery_points is None and not there and not self.failures
         self.started_kept = (
             recovery_points is not None
             and self.failures.keys() == unread

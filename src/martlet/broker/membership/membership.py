@@ -73,6 +73,8 @@ class LogsFound:
     """Nothing is missing that should be there."""
     kept: bool
     """Nothing is missing but what a power loss may take: all that was flushed is there."""
+    empty: bool = False
+    """There is no log, and no sign that there was one."""
     unread: bool = False
     """Some logs could not be opened, because the device failed or is full; the above is said of the others."""
 
@@ -144,6 +146,7 @@ class Membership:
             boot_id=boot_id,
             clean=self._is_clean(identity, found, boot_id),
             same_logs=self._has_same_logs(identity, found, boot_id),
+            new_disk=identity is None and found.empty,
             unread=found.unread,
             gave_up=identity is not None and identity.gave_up,
             predecessor=identity.incarnation if identity is not None else None,
