@@ -1,14 +1,16 @@
 """A full disk: publishes are refused with an error that clients retry, reads go on, and space brings it all back."""
 
+import contextlib
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from martlet.base.errors import ERROR_TABLE, ErrorCode
+from martlet.base.errors import ERROR_TABLE, DiskFull, ErrorCode
+from martlet.stores.sqlite import SqliteStore
 from martlet.testing.running_broker import RunningBroker
 from martlet.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from martlet.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -27,39 +29,24 @@ from tests.broker.requests import (
     values_of,
 )
 from tests.broker.scrape import wait_until
+from tests.broker.small_disk import MEBIBYTE, fill, may_mount, mounted
 
-MEBIBYTE = 1 << 20
 GIBIBYTE = 1 << 30
-CAP_SYS_ADMIN = 21
 
 pytestmark = pytest.mark.usefixtures("expects_errors")
 
 
-def may_mount() -> bool:
-    """Whether this process may mount a file system of its own."""
-    status = Path("/proc/self/status")
-    if shutil.which("mount") is None or not status.exists():
-        return False
-    effective = next(line for line in status.read_text().splitlines() if line.startswith("CapEff:"))
-    return bool(int(effective.split()[1], 16) >> CAP_SYS_ADMIN & 1)
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    with mounted(tmp_path / "disk") as place:
+        yield place
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 24 MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-def _fill(path: Path, *, leave_bytes: int = 0) -> None:
-    """Take what is free but for a rest."""
-    with path.open("wb") as filler:
-        free = shutil.disk_usage(path.parent).free - leave_bytes
-        if free > 0:
-            os.posix_fallocate(filler.fileno(), 0, free)
+async def small_store(small_disk: Path) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(str(small_disk / "metadata.db"))
+    yield store
+    await store.close()
 
 
 def _code(client: RawClient, topic: str, batch: bytes) -> int:
@@ -103,7 +90,7 @@ if may_mount():
             topic = create_topic(client)
             publish_values(client, topic, b"before")
             producer_id = new_producer_id(client)
-            _fill(small_disk / "filler", leave_bytes=2 * MEBIBYTE)
+            fill(small_disk / "filler", leave_bytes=2 * MEBIBYTE)
             sequence = 0
 
             def publish_next() -> int:
@@ -127,7 +114,7 @@ if may_mount():
         process = BrokerProcess(small_disk / "data", disk_reserve_bytes=0).start()
         with RawClient(process.address) as client:
             topic = create_topic(client)
-            _fill(small_disk / "filler", leave_bytes=MEBIBYTE)
+            fill(small_disk / "filler", leave_bytes=MEBIBYTE)
             acknowledged = 0
             while _code(client, topic, batch_of(b"%d" % acknowledged, bytes(50_000))) == ErrorCode.NONE:
                 acknowledged += 1
@@ -142,7 +129,7 @@ if may_mount():
         with BrokerProcess(small_disk / "data", disk_reserve_bytes=0) as process, RawClient(process.address) as client:
             topic = create_topic(client)
             publish_values(client, topic, b"before")
-            _fill(small_disk / "filler")
+            fill(small_disk / "filler")
             name = unique_topic()
             request = CreateTopicsRequest(topics=[CreatableTopic(name, 3, 1)])
             assert client.call(request, 7).topics[0].error_code in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -166,7 +153,7 @@ if may_mount():
                 member = (joined.member_id, joined.generation_id)
                 assert commit(client, "classic", topic, {0: 1}, member=member) == {0: ErrorCode.NONE}
                 assert consumer_heartbeat(client, "consumer", "M" * 22, 0, topic).member_epoch == 1
-                _fill(small_disk / "filler")
+                fill(small_disk / "filler")
                 assert commit(client, "classic", topic, {0: 2}, member=member, note="x" * 4_000) == {0: retriable}
                 # Large enough not to fit into what is left of the last block.
                 joins = ConsumerGroupHeartbeatRequest("consumer", "N" * 22, 0, rack_id="r" * 5_000)
@@ -192,3 +179,47 @@ if may_mount():
                 assert committed(client, "classic", topic) == 3
         finally:
             process.kill()
+
+    @pytest.mark.parametrize("leaves_blocks", [0, 7])
+    def test_reads_go_on_when_another_program_has_filled_the_disk_with_the_metadata(
+        small_disk: Path, leaves_blocks: int
+    ) -> None:
+        lease_ms = 2_000
+        settings = {"disk_reserve_bytes": 0, "lease_ms": lease_ms}
+        with BrokerProcess(small_disk / "data", **settings) as process, RawClient(process.address) as client:
+            topic = create_topic(client)
+            publish_values(client, topic, b"before")
+            fill(small_disk / "filler", leave_bytes=leaves_blocks * 4096)
+            until = time.monotonic() + 3 * lease_ms / 1000
+            while time.monotonic() < until:
+                assert values_of(read_all(client, topic)) == [b"before"]
+                time.sleep(0.1)
+            (small_disk / "filler").unlink()
+            wait_until(lambda: _code(client, topic, batch_of(b"after")) == ErrorCode.NONE, "publishes are taken again")
+
+    async def test_leases_live_and_small_commits_are_made_in_a_store_on_a_full_disk_for_as_long_as_it_is_full(
+        small_disk: Path, small_store: SqliteStore
+    ) -> None:
+        lease = await small_store.grant(60_000)
+        for number in range(500):
+            await small_store.commit({}, {f"before/{number}": bytes(900)})
+        fill(small_disk / "filler")
+        revision = 0
+        for number in range(1_500):
+            await small_store.keep_alive(lease)
+            revision = (await small_store.commit({"one": revision}, {"one": b"%d" % number}, lease=lease)).revision
+        assert len((await small_store.list("before/")).entries) == 500
+
+    async def test_what_a_store_on_a_full_disk_refused_did_not_happen_and_can_be_done_later(
+        small_disk: Path, small_store: SqliteStore
+    ) -> None:
+        fill(small_disk / "filler")
+        stored = 0
+        with contextlib.suppress(DiskFull):
+            while stored < 40:
+                await small_store.commit({}, {f"big/{stored}": bytes(900_000)})
+                stored += 1
+        assert stored < 40
+        assert len((await small_store.list("")).entries) == stored
+        (small_disk / "filler").unlink()
+        assert (await small_store.commit({}, {"big/late": bytes(900_000)})).succeeded

@@ -170,7 +170,7 @@ class SqliteStore:
     async def _run(self, function: Callable[[], T]) -> T:
         if self._closed:
             raise StoreClosed("the metadata store has been closed")
-        return await self._thread.run(function)
+        return await self._thread.run(partial(self._database.in_spare_room, function))
 
     # --- on the thread
 
@@ -189,7 +189,7 @@ class SqliteStore:
         database = self._database
         expiry_ms = database.next_expiry_ms()
         if expiry_ms is not None and expiry_ms <= self._clock.now_ms():
-            database.end_expired_leases()
+            database.in_spare_room(database.end_expired_leases)
             expiry_ms = database.next_expiry_ms()
         if self._watchers:
             revision = database.revision()

@@ -14,6 +14,11 @@ How it works: a write is one BEGIN IMMEDIATE … COMMIT that first ends the leas
 revision of its own, then compares, then changes. Reads end such leases first too, so nobody sees an expired key. Only
 that a lease is kept alive is not synced: a power cut that undoes it ends the lease earlier, and its holder with it.
 
+On a full disk: while there is space the file is given free pages and the write-ahead log a length, and a write that
+finds no space folds the log into the file, which need not grow for that, and is made once more at the log's beginning.
+So leases are renewed, and small changes made, on a disk on which others have left nothing. Without that every broker of
+the host would act no more, and refuse even its readers, for want of a few bytes.
+
 Invariants: S1–S6 of `martlet.cluster.store`; and (Q1) after a COMMIT failed in a way that leaves its fate open, this
 connection does nothing more.
 
@@ -21,10 +26,11 @@ Proved by: tests/unit/stores/, tests/properties/test_meta_store.py
 """
 
 import json
+import os
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from martlet.base.clock import Clock
 from martlet.base.errors import DiskFull, StorageFailure
@@ -48,6 +54,8 @@ _APPLICATION_ID: Final = 0x4D41524C  # "MARL": tells our files from other progra
 _BUSY_TIMEOUT_SECONDS: Final = 5.0
 _REVISIONS_PER_READ: Final = 64
 _TRIM_EVERY: Final = 100
+_SPARE_BYTES: Final = 256 * 1024
+"""Room for hundreds of changes of partitions at once, and for a lease to be renewed many times."""
 # Larger than any visible ASCII character, which is all that keys are made of.
 _LAST_KEY: Final = "\x7f"
 
@@ -84,6 +92,9 @@ class ReadChanges(NamedTuple):
     changes: tuple[Change, ...]
     reached: int
     more: bool
+
+
+_Done = TypeVar("_Done")
 
 
 class SqliteDatabase:
@@ -162,7 +173,20 @@ class SqliteDatabase:
         delete_prefixes: Collection[str],
         lease: LeaseId | None,
     ) -> CommitResult:
-        with self._guard(), self._transaction("BEGIN IMMEDIATE"):
+        with self._guard():
+            result = self._commit(compares, puts, deletes, delete_prefixes, lease)
+            self._keep_spare_room()
+            return result
+
+    def _commit(
+        self,
+        compares: Mapping[str, int],
+        puts: Mapping[str, bytes],
+        deletes: Collection[str],
+        delete_prefixes: Collection[str],
+        lease: LeaseId | None,
+    ) -> CommitResult:
+        with self._transaction("BEGIN IMMEDIATE"):
             before = self._end_leases_in_transaction()
             known = self._revisions_of((*compares, *puts, *deletes))
             if not all(known.get(key, _ABSENT).mod_revision == expected for key, expected in compares.items()):
@@ -310,6 +334,7 @@ class SqliteDatabase:
         execute("PRAGMA synchronous = FULL")
         if not tables:
             self._create()
+        self._keep_spare_room()
 
     def _create(self) -> None:
         with self._transaction("BEGIN IMMEDIATE"):
@@ -319,6 +344,33 @@ class SqliteDatabase:
                     self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                 self._connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+
+    def _keep_spare_room(self) -> None:
+        """See to it that later writes fit although the disk is full by then, as far as there is space for it now."""
+        execute = self._connection.execute
+        free_bytes = execute("PRAGMA freelist_count").fetchone()[0] * execute("PRAGMA page_size").fetchone()[0]
+        if free_bytes >= _SPARE_BYTES // 2 and _size(f"{self._path}-wal") >= _SPARE_BYTES:
+            return
+        try:
+            with self._transaction("BEGIN IMMEDIATE"):
+                execute("CREATE TABLE IF NOT EXISTS spare (content BLOB)")
+                execute("INSERT INTO spare VALUES (zeroblob(?))", (_SPARE_BYTES,))
+            with self._transaction("BEGIN IMMEDIATE"):
+                execute("DROP TABLE IF EXISTS spare")
+            execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.Error as error:
+            if _primary_code(error) not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY):
+                raise
+
+    def in_spare_room(self, call: Callable[[], _Done]) -> _Done:
+        """Make a call of this object; one that finds the disk full is made again where space is allocated already."""
+        try:
+            return call()
+        except DiskFull:
+            # Nothing of it happened. With the log folded into the file the next write begins the log anew.
+            with self._guard():
+                self._connection.execute("PRAGMA wal_checkpoint(RESTART)")
+        return call()
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
@@ -379,6 +431,13 @@ def _group(rows: Iterator[tuple[int, str, bytes | None, int]] | sqlite3.Cursor) 
     if events:
         changes.append(Change(current, tuple(events)))
     return tuple(changes)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _primary_code(error: sqlite3.Error) -> int:
