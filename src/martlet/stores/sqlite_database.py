@@ -16,8 +16,9 @@ that a lease is kept alive is not synced: a power cut that undoes it ends the le
 
 On a full disk: while there is space the file is given free pages and the write-ahead log a length, and a write that
 finds no space folds the log into the file, which need not grow for that, and is made once more at the log's beginning.
-So leases are renewed, and small changes made, on a disk on which others have left nothing. Without that every broker of
-the host would act no more, and refuse even its readers, for want of a few bytes.
+While no broker has the file open, another one keeps the log's place. So a broker starts, leases are renewed and small
+changes made on a disk on which others have left nothing. Without that every broker of the host would act no more, and
+refuse even its readers, for want of a few bytes.
 
 Invariants: S1–S6 of `martlet.cluster.store`; and (Q1) after a COMMIT failed in a way that leaves its fate open, this
 connection does nothing more.
@@ -29,7 +30,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple, TypeVar
 
 from martlet.base.clock import Clock
@@ -105,6 +106,7 @@ class SqliteDatabase:
         self._clock = clock
         self._history_revisions = history_revisions
         self._failure: str | None = None
+        _give_place_back(path)
         try:
             self._connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_SECONDS, isolation_level=None)
         except sqlite3.Error as error:
@@ -122,6 +124,7 @@ class SqliteDatabase:
             self._connection.close()
         except sqlite3.Error as error:
             raise _storage_failure(self._path, error) from error
+        _keep_place(self._path)
 
     # --- reading
 
@@ -367,7 +370,7 @@ class SqliteDatabase:
         try:
             return call()
         except DiskFull:
-            # Nothing of it happened. With the log folded into the file the next write begins the log anew.
+            # Nothing of it happened. With the log folded into the file the next write starts at the log's beginning.
             with self._guard():
                 self._connection.execute("PRAGMA wal_checkpoint(RESTART)")
         return call()
@@ -440,6 +443,18 @@ def _size(path: str) -> int:
         return 0
 
 
+def _keep_place(path: str) -> None:
+    """Once no broker has the file open, take what its log has given back: the next start needs it."""
+    if not os.path.exists(f"{path}-wal"):
+        with suppress(OSError), open(f"{path}-spare", "wb") as file:
+            file.write(bytes(_SPARE_BYTES * 2))
+
+
+def _give_place_back(path: str) -> None:
+    with suppress(OSError):
+        os.unlink(f"{path}-spare")
+
+
 def _primary_code(error: sqlite3.Error) -> int:
     # The low byte is the kind of error; the rest only details it.
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
@@ -449,7 +464,7 @@ def _translate(path: str, error: sqlite3.Error) -> Exception:
     code = _primary_code(error)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreUnavailable(f"{path} is held by another process")
-    if code == sqlite3.SQLITE_FULL:
+    if code == sqlite3.SQLITE_FULL or getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE:
         return DiskFull(f"{path}: no space left for metadata")
     return _storage_failure(path, error)
 
