@@ -6,7 +6,7 @@ each step the invariants of docs/architecture.md are checked against what was ac
 One seed is one run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from martlet.base.errors import ApiError, ErrorCode
@@ -156,6 +156,11 @@ class ReplicatedPartition:
         members = tuple(broker.me for broker in self.brokers.values())
         self._store(replace(self.partition, leader=BrokerId(0), leader_epoch=LeaderEpoch(1), isr=members))
 
+    @property
+    def full(self) -> Collection[BrokerId]:
+        """Brokers that say that their disks are full, though here they go on copying."""
+        return ()
+
     # --- what can happen
 
     def step(self) -> None:
@@ -228,7 +233,7 @@ class ReplicatedPartition:
     def propose(self) -> None:
         broker = self._any(lambda one: one.running and one.leader is not None)
         if broker is not None and broker.leader is not None:
-            proposal = broker.leader.propose(self.now_ms)
+            proposal = broker.leader.propose(self.now_ms, self.full)
             if proposal is not None:
                 self._note(f"{broker.id} proposes {sorted(proposal.members)}")
                 self.on_their_way.append(ProposalOnItsWay(broker.me, proposal, broker.leader.leader_epoch))

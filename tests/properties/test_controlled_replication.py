@@ -45,7 +45,11 @@ class ControlledPartition(ReplicatedPartition):
         missing = {broker: record for broker, record in self.records.items() if broker not in self.live}
         fenced = [broker for broker in missing if self.random.below(2)]
         leaving = frozenset(broker for broker in self.live if not self.random.below(8))
-        return BrokerStates(dict(self.live), missing, leaving=leaving).holding_back(fenced)
+        return BrokerStates(dict(self.live), missing, leaving=leaving, full=self.full).holding_back(fenced)
+
+    @property
+    def full(self) -> frozenset[BrokerId]:
+        return frozenset(broker for broker in self.live if not self.random.below(8))
 
     def step(self) -> None:
         super().step()

@@ -72,10 +72,10 @@ class Controllers(RuleBasedStateMachine):
     def a_lease_runs_out(self, number: int) -> None:
         self.cluster.lose_lease(self._pick(number))
 
-    @rule(number=st.integers(0, 5), leaving=st.booleans())
-    def a_process_shows_itself(self, number: int, leaving: bool) -> None:
+    @rule(number=st.integers(0, 5), leaving=st.booleans(), full=st.booleans())
+    def a_process_shows_itself(self, number: int, leaving: bool, full: bool) -> None:
         if self._pick(number) in self.cluster.running:
-            self.cluster.show(self._pick(number), leaving=leaving)
+            self.cluster.show(self._pick(number), leaving=leaving, full=full)
 
     @rule(data=st.data())
     def followers_catch_up(self, data: st.DataObject) -> None:

@@ -8,9 +8,10 @@ elected, else somebody eligible, else nobody, until a candidate returns. Somebod
 where the topic allows it and no complete one is being waited for, or where it alone was complete and has the very logs
 of then, perhaps without what a power loss took. A last holder with an empty or damaged disk is not: others would cut
 off what they still have. If the leader stays, members that are gone, or whose process was replaced by one that does not
-vouch for them, leave the in-sync set. A broker that is leaving hands its leaderships to others first. A missing broker
-that is still waited for (see `liveness.py`) keeps what it has and gets nothing new. Last, leaderships go back to the
-first replica of each partition when too many have strayed.
+vouch for them, leave the in-sync set. A broker that is leaving hands its leaderships to others first, and so does one
+whose disk is full, as far as a replica in sync has space; it stays in sync for as long as it lacks nothing. A missing
+broker that is still waited for (see `liveness.py`) keeps what it has and gets nothing new. Last, leaderships go back to
+the first replica of each partition when too many have strayed.
 
 Invariants:
 D1 nobody is elected who is not alive; and nobody who may lack something while somebody complete may return, unless the
@@ -79,6 +80,8 @@ def decide_partition(
         decision = _elect(topic, partition, states, rules)
     elif partition.leader in states.leaving:
         decision = _hand_over(topic, partition, states, rules)
+    elif partition.leader in states.full:
+        decision = _relieve(topic, partition, states, rules)
     if decision is None:
         decision = _refresh(topic, partition, states, rules)
     return decision if decision is not None and decision.after != partition else None
@@ -94,7 +97,7 @@ def has_leader(partition: PartitionRecord, states: BrokerStates) -> bool:
 
 def _elect(topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules) -> Decision:
     """Somebody who stays, else somebody who leaves, else somebody who may lack something, else nobody."""
-    election = elect_leader(partition, states.staying, rules.min_in_sync)
+    election = elect_leader(partition, states.staying, rules.min_in_sync, preferred=_with_space(partition, states))
     if election.partition.leader is None:
         election = elect_leader(
             partition,
@@ -154,10 +157,31 @@ def _hand_over(topic: str, partition: PartitionRecord, states: BrokerStates, rul
 
     Those that are waited for would lose their place in the in-sync set by it, which a broker's leaving is worth.
     """
-    election = elect_leader(partition, states.staying, rules.min_in_sync)
+    election = elect_leader(partition, states.staying, rules.min_in_sync, preferred=_with_space(partition, states))
     if election.partition.leader is None:
         return None
     return Decision(topic, partition, election.partition)
+
+
+def _relieve(topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules) -> Decision | None:
+    """Another leader in place of one that takes no messages; None when no other in sync does."""
+    successor = _with_space(partition, states)
+    if successor is None or _has_missing_member(partition, states):
+        return None
+    election = elect_leader(partition, states.staying, rules.min_in_sync, preferred=successor)
+    return Decision(topic, partition, election.partition)
+
+
+def _with_space(partition: PartitionRecord, states: BrokerStates) -> BrokerId | None:
+    """The first replica that is in sync, stays, and has space; None without any."""
+    staying = states.staying
+    in_sync = {entry.broker for entry in partition.isr if live_member(entry, staying) is not None}
+    return next((broker for broker in partition.replicas if broker in in_sync - states.full), None)
+
+
+def _has_missing_member(partition: PartitionRecord, states: BrokerStates) -> bool:
+    """Whether an election would cost a missing broker its place, which a transfer that can wait is not worth."""
+    return any(entry.broker in states.waited_for for entry in partition.isr)
 
 
 def _refresh(topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules) -> Decision | None:
@@ -208,7 +232,7 @@ def decide_preferred(
             if partition.leader != preferred:
                 strayed.setdefault(preferred, []).append((topic, partition))
     for broker, partitions in sorted(strayed.items()):
-        if broker not in states.draining and len(partitions) * 100 > meant[broker] * limit_percent:
+        if broker not in states.draining | states.full and len(partitions) * 100 > meant[broker] * limit_percent:
             for topic, partition in partitions:
                 decision = _prefer(topic.name, partition, states, topic_rules(topic, layers))
                 if decision is not None:
@@ -219,8 +243,7 @@ def _prefer(topic: str, partition: PartitionRecord, states: BrokerStates, rules:
     preferred = partition.replicas[0]
     if partition.adding or partition.removing or not has_leader(partition, states):
         return None
-    if any(entry.broker in states.waited_for for entry in partition.isr):
-        # An election leaves out who is not alive; a transfer for beauty's sake is not worth that.
+    if _has_missing_member(partition, states):
         return None
     staying = states.staying
     if not any(entry.broker == preferred and live_member(entry, staying) is not None for entry in partition.isr):
@@ -257,6 +280,11 @@ def decide_requested_election(
         raise ApiError(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
             f"broker {preferred}, the preferred leader of {where}, is not alive and in sync",
+        )
+    if preferred in states.full:
+        raise ApiError(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            f"the disk of broker {preferred}, the preferred leader of {where}, is full",
         )
     election = elect_leader(partition, staying, rules.min_in_sync, preferred=preferred)
     return Decision(topic.name, partition, election.partition)

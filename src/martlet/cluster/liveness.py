@@ -46,6 +46,8 @@ class BrokerStates:
     """Those of the missing that do not count as gone yet: they keep what they have and get nothing new."""
     leaving: frozenset[BrokerId] = frozenset()
     """Alive, but about to stop: they should lead nothing."""
+    full: frozenset[BrokerId] = frozenset()
+    """Alive, but without space on their disks: they should lead nothing that others can lead."""
     draining: frozenset[BrokerId] = frozenset()
     """To be emptied: nothing new is placed on them; alive or not."""
 
@@ -70,10 +72,11 @@ class BrokerStates:
 
 
 def read_states(image: MetadataImage) -> BrokerStates:
-    """Who is alive, missing, leaving and draining."""
+    """Who is alive, missing, leaving, draining, and without space."""
     alive: dict[BrokerId, BrokerRecord] = {}
     missing: dict[BrokerId, BrokerRecord] = {}
     leaving: set[BrokerId] = set()
+    full: set[BrokerId] = set()
     draining: set[BrokerId] = set()
     for broker in image.brokers():
         process = image.live(broker.id)
@@ -81,15 +84,19 @@ def read_states(image: MetadataImage) -> BrokerStates:
             alive[broker.id] = broker
             if process.leaving:
                 leaving.add(broker.id)
+            if process.full:
+                full.add(broker.id)
         else:
             missing[broker.id] = broker
         if image.drain(broker.id) is not None:
             draining.add(broker.id)
-    return BrokerStates(alive, missing, leaving=frozenset(leaving), draining=frozenset(draining))
+    return BrokerStates(alive, missing, leaving=frozenset(leaving), full=frozenset(full), draining=frozenset(draining))
 
 
-def plan_alive(broker: BrokerRecord, seen: LiveRecord | None, *, leaving: bool = False) -> CommitPlan:
-    """Show the broker's process as alive, or as leaving; to be committed under the process's lease.
+def plan_alive(
+    broker: BrokerRecord, seen: LiveRecord | None, *, leaving: bool = False, full: bool = False
+) -> CommitPlan:
+    """Show the broker's process as alive, as leaving, or with a full disk; to be committed under the process's lease.
 
     `seen` is what `live/<id>` holds now. The registration is compared, so a process that has been replaced stays
     unseen (B3 of `broker_decisions.py`).
@@ -97,7 +104,7 @@ def plan_alive(broker: BrokerRecord, seen: LiveRecord | None, *, leaving: bool =
     invariant(seen is None or seen.incarnation <= broker.incarnation, "N1: a later process is never overwritten")
     key = live_key(broker.id)
     compares = {broker_key(broker.id): broker.mod_revision, key: seen.mod_revision if seen is not None else 0}
-    return CommitPlan(compares, {key: encode_live(LiveRecord(broker.id, broker.incarnation, leaving))})
+    return CommitPlan(compares, {key: encode_live(LiveRecord(broker.id, broker.incarnation, leaving, full))})
 
 
 def plan_controller_role(broker: BrokerRecord, image: MetadataImage) -> CommitPlan | None:

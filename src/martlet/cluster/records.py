@@ -102,6 +102,8 @@ class LiveRecord:
     """Kept when the same process loses its lease and gets another: losing a lease does not end a process."""
     leaving: bool = False
     """The process is about to stop and wants to lead nothing any more."""
+    full: bool = False
+    """The process takes no messages, because its disk is full: others should lead."""
     mod_revision: int = field(default=0, compare=False)
 
 
@@ -231,7 +233,8 @@ def encode_broker(record: BrokerRecord) -> bytes:
 
 
 def encode_live(record: LiveRecord) -> bytes:
-    return _write({"incarnation": record.incarnation, "leaving": record.leaving})
+    value = {"incarnation": record.incarnation, "leaving": record.leaving}
+    return _write({**value, "full": True} if record.full else value)
 
 
 def encode_role(record: RoleRecord) -> bytes:
@@ -319,6 +322,7 @@ def decode_live(entry: Entry) -> LiveRecord:
             read_live_key(entry.key),
             Incarnation(int(value["incarnation"])),
             bool(value.get("leaving", False)),
+            bool(value.get("full", False)),
             entry.mod_revision,
         ),
     )

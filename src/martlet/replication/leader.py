@@ -5,8 +5,8 @@ the high watermark and with proposals to change the in-sync set. Whoever owns it
 
 How it works: a follower's fetch offset says that it holds everything below. The high watermark is the smallest offset
 that all members of the maximal in-sync set have reached. A follower is dropped after it has not caught up
-for `lag_time_max_ms`, or lags by more messages than allowed; it is taken back when it has everything that is committed
-and everything this epoch began with.
+for `lag_time_max_ms`, or lags by more messages than allowed, or lacks anything while its disk is full; it is taken back
+when it has everything that is committed and everything this epoch began with, and with a full disk only with all.
 
 Invariants (numbers as in docs/architecture.md, "Replication"):
 I4 what is committed is held by every member of the maximal in-sync set;
@@ -19,7 +19,7 @@ I13 a follower is taken back only with at least one fetch in this epoch that rea
 Proved by: tests/unit/replication/test_leader.py, tests/properties/test_replication.py
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from martlet.base.errors import ApiError, ErrorCode
@@ -205,8 +205,10 @@ class LeaderReplica:
 
     # --- changing the in-sync set
 
-    def propose(self, now_ms: int) -> Proposal | None:
+    def propose(self, now_ms: int, full: Collection[BrokerId] = ()) -> Proposal | None:
         """A better in-sync set than the stored one, or None; not while an answer is awaited.
+
+        `full` are brokers whose disks are full: what one of them lacks it will not get soon.
 
         From here on until the outcome is known the union of all sets that may be stored counts (I4). After an answer
         that never came there is always something to propose, if only what is stored: once the store has taken
@@ -215,7 +217,7 @@ class LeaderReplica:
         if self._awaits_answer:
             return None
         state = self.in_sync
-        proposed = self._wanted(now_ms)
+        proposed = self._wanted(now_ms, full)
         if isinstance(state, Proposed):
             self.in_sync = Proposed(state.members, state.proposed | proposed, state.open_count + 1)
         elif proposed == state.members and not self._eligible_are_void:
@@ -245,12 +247,17 @@ class LeaderReplica:
         """Whether the store has taken the last proposal, or still will, cannot be known."""
         self._awaits_answer = False
 
-    def _wanted(self, now_ms: int) -> Members:
-        wanted = {member for member in self.in_sync.committed if member == self.me or self._keeps_up(member, now_ms)}
+    def _wanted(self, now_ms: int, full: Collection[BrokerId]) -> Members:
+        stuck = {progress.member for progress in self._followers.values() if self._is_stuck(progress, full)}
+        present = self.in_sync.committed - stuck
+        wanted = {member for member in present if member == self.me or self._keeps_up(member, now_ms)}
         for progress in self._followers.values():
-            if self._may_join(progress):
+            if progress.member not in stuck and self._may_join(progress):
                 wanted = {member for member in wanted if member.broker != progress.member.broker} | {progress.member}
         return frozenset(wanted)
+
+    def _is_stuck(self, progress: FollowerProgress, full: Collection[BrokerId]) -> bool:
+        return progress.member.broker in full and progress.end_offset < self._own_offset
 
     def _keeps_up(self, member: Member, now_ms: int) -> bool:
         progress = self._followers.get(member.broker)

@@ -71,11 +71,11 @@ class ControlledCluster:
         self.running.add(broker)
         self.show(broker)
 
-    def show(self, broker: int, *, leaving: bool = False) -> None:
-        """The process gets its lease, or another one, or says that it leaves."""
+    def show(self, broker: int, *, leaving: bool = False, full: bool = False) -> None:
+        """The process gets its lease, or another one, or says that it leaves, or that its disk is full."""
         record = self.image.broker(BrokerId(broker))
         assert record is not None
-        self.commit(plan_alive(record, self.image.live(BrokerId(broker)), leaving=leaving))
+        self.commit(plan_alive(record, self.image.live(BrokerId(broker)), leaving=leaving, full=full))
 
     def lose_lease(self, broker: int) -> None:
         self.commit(CommitPlan(deletes=(live_key(BrokerId(broker)),)))

@@ -87,7 +87,7 @@ def test_every_record_is_read_as_it_was_written() -> None:
     assert decode_partition(_entry(partition_key(_ID, 12), encode_partition(_partition()))) == _partition()
     assert decode_unfinished(_entry(unfinished_key(_ID), encode_unfinished(unfinished))) == unfinished
     assert decode_configs(_entry(broker_config_key(None), encode_configs(configs))) == configs
-    live = LiveRecord(BrokerId(2), Incarnation(7), leaving=True)
+    live = LiveRecord(BrokerId(2), Incarnation(7), leaving=True, full=True)
     assert decode_live(_entry(live_key(live.broker), encode_live(live))) == live
     drain = DrainRecord(BrokerId(2), 17)
     assert decode_drain(_entry(drain_key(drain.broker), encode_drain(drain))) == drain

@@ -306,6 +306,76 @@ def test_a_leaving_follower_stays_in_sync_where_it_is_needed_for_the_minimum() -
     assert cluster.partition().isr_ids() == [1, 2]
 
 
+# --- full disks
+
+
+def test_a_leader_with_a_full_disk_hands_over_to_a_replica_with_space_and_stays_in_sync() -> None:
+    cluster = _cluster(partitions=3)
+    cluster.show(1, full=True)
+    cluster.show(2, full=True)
+    cluster.settle()
+    for _, partition in cluster.partitions():
+        assert (partition.leader, partition.leader_epoch, partition.isr_ids()) == (3, 1, [1, 2, 3])
+
+
+def test_leaderships_do_not_go_back_to_a_full_disk_but_to_one_that_has_space_again() -> None:
+    cluster = _cluster(partitions=3)
+    cluster.show(1, full=True)
+    cluster.settle()
+    assert {partition.leader for _, partition in cluster.partitions()} == {2}
+    topic = cluster.image.topic("t")
+    with pytest.raises(ApiError, match="the disk of broker 1, the preferred leader of t-0, is full") as caught:
+        decide_requested_election(topic, cluster.partition(), cluster.states, _RULES, unclean=False)
+    assert caught.value.code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    cluster.show(1, full=False)
+    cluster.settle()
+    assert {partition.leader for _, partition in cluster.partitions()} == {1}
+
+
+def test_a_full_disk_goes_on_leading_where_no_replica_in_sync_has_space() -> None:
+    cluster = _cluster()
+    cluster.make_topic("alone", [(1,)])
+    for broker in (1, 2, 3):
+        cluster.show(broker, full=True)
+    assert cluster.settle() == 0
+    cluster.stop(3)
+    cluster.settle()
+    cluster.show(2, full=True)
+    cluster.start(3)
+    assert cluster.settle() == 0, "who has space is not in sync"
+    assert {partition.leader for _, partition in cluster.partitions()} == {1}
+
+
+def test_a_full_disk_hands_nothing_over_while_that_would_cost_a_missing_broker_its_place() -> None:
+    cluster = _cluster()
+    cluster.lose_lease(3)
+    cluster.show(1, full=True)
+    states = cluster.states
+    assert decide_all(cluster.image, states.holding_back(())) == []
+    cluster.settle()
+    assert (cluster.partition().leader, cluster.partition().isr_ids()) == (2, [1, 2])
+
+
+def test_of_those_that_may_lead_one_with_space_is_elected() -> None:
+    cluster = _cluster()
+    cluster.show(2, full=True)
+    cluster.stop(1)
+    cluster.settle()
+    assert (cluster.partition().leader, cluster.partition().isr_ids()) == (3, [2, 3])
+    cluster.stop(3)
+    cluster.settle()
+    assert cluster.partition().leader == 2, "a full disk is better than no leader"
+
+
+def test_a_leaving_broker_hands_over_to_one_with_space() -> None:
+    cluster = _cluster()
+    cluster.show(2, full=True)
+    cluster.show(1, leaving=True)
+    cluster.settle()
+    assert cluster.partition().leader == 3
+    assert departure_is_done(cluster.image, cluster.states, _ONE)
+
+
 # --- preferred leaders
 
 

@@ -137,6 +137,25 @@ def test_a_restarted_follower_starts_from_nothing_and_replaces_its_old_entry() -
     assert replica.propose(0) == Proposal(frozenset({ONE, TWO, restarted}), 100)
 
 
+def test_a_follower_that_lacks_something_and_has_no_space_for_it_is_dropped_at_once() -> None:
+    replica = leader()
+    replica.own_offset_moved(5)
+    fetch(replica, TWO, 5, end_offset=5)
+    fetch(replica, THREE, 4, end_offset=5)
+    assert replica.propose(0) is None
+    assert replica.propose(0, {BrokerId(2), BrokerId(3)}) == Proposal(frozenset({ONE, TWO}), 100)
+
+
+def test_a_follower_without_space_is_taken_back_only_with_all_there_is() -> None:
+    replica = leader(replace(STATE, in_sync=frozenset({ONE}), has_eligible=True))
+    replica.own_offset_moved(5)
+    fetch(replica, TWO, 0, end_offset=5)
+    assert replica.high_watermark == 0, "it stands still while too few are in sync"
+    assert replica.propose(0, {BrokerId(2)}) is None, "it would be dropped again at once"
+    fetch(replica, TWO, 5, end_offset=5)
+    assert replica.propose(0, {BrokerId(2)}) == Proposal(frozenset({ONE, TWO}), 100)
+
+
 def test_a_limit_on_messages_drops_a_follower_that_lags_too_far() -> None:
     replica = leader(options=replace(OPTIONS, lag_messages_max=10))
     replica.own_offset_moved(11)
