@@ -197,6 +197,45 @@ if may_mount():
             (small_disk / "filler").unlink()
             wait_until(lambda: _code(client, topic, batch_of(b"after")) == ErrorCode.NONE, "publishes are taken again")
 
+    @pytest.mark.parametrize("ending", ["stop", "kill"])
+    def test_a_broker_starts_on_a_full_disk_serves_what_it_has_and_takes_messages_once_there_is_space(
+        small_disk: Path, tmp_path: Path, ending: str
+    ) -> None:
+        process = BrokerProcess(small_disk / "data", disk_reserve_bytes=MEBIBYTE)
+        process.log_path = tmp_path / "log"  # not on the full disk
+        with process, RawClient(process.address) as client:
+            topic = create_topic(client)
+            publish_values(client, topic, *[b"%d" % number for number in range(100)])
+            fill(small_disk / "filler")
+            getattr(process, ending)()
+            fill(small_disk / "what it gave back")
+            process.start()
+            with RawClient(process.address) as again:
+                assert len(read_all(again, topic)) == 100
+                assert _code(again, topic, batch_of(b"refused")) == ErrorCode.KAFKA_STORAGE_ERROR
+                (small_disk / "filler").unlink()
+                wait_until(lambda: _code(again, topic, batch_of(b"after")) == ErrorCode.NONE, "publishes are taken")
+                assert values_of(read_all(again, topic))[-1] == b"after"
+            # What could not be written at the start was written since: a restart proves what was held.
+            process.kill()
+            process.start()
+            with RawClient(process.address) as again:
+                assert len(read_all(again, topic)) == 101
+
+    def test_messages_leave_the_reserve_alone_however_fast_they_come(small_disk: Path) -> None:
+        reserve = 6 * MEBIBYTE
+        settings = {"disk_reserve_bytes": reserve}
+        with BrokerProcess(small_disk / "data", **settings) as process, RawClient(process.address) as client:
+            topic = create_topic(client, martlet_flush="never")
+            batch = batch_of(bytes(500_000))
+            requests = 60
+            for _ in range(requests):
+                client.send_produce([(topic, None, [(0, batch)])], 9)
+            codes = [client.receive_produce(9)[1].topics[0].partitions[0].error_code for _ in range(requests)]
+            assert set(codes) == {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}
+            assert reserve - MEBIBYTE // 4 <= shutil.disk_usage(small_disk).free < reserve + 2 * MEBIBYTE
+            assert len(read_all(client, topic)) == codes.count(ErrorCode.NONE)
+
     async def test_leases_live_and_small_commits_are_made_in_a_store_on_a_full_disk_for_as_long_as_it_is_full(
         small_disk: Path, small_store: SqliteStore
     ) -> None:

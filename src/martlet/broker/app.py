@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from martlet import __version__
 from martlet.base.disk import Disk
-from martlet.base.errors import ErrorCode, InvariantViolation, StorageFailure
+from martlet.base.errors import DiskFull, ErrorCode, InvariantViolation, StorageFailure
 from martlet.base.ids import BrokerId, Member, TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
@@ -32,6 +32,7 @@ from martlet.broker.coordinators.group_lag import GroupLag
 from martlet.broker.coordinators.group_settings import group_options, watch_groups
 from martlet.broker.coordinators.offsets_topic import OffsetsTopic
 from martlet.broker.coordinators.topics_view import ImageTopics
+from martlet.broker.disk_space import DiskSpace
 from martlet.broker.handlers import SERVED
 from martlet.broker.membership.lease_keeper import LeaseKeeper
 from martlet.broker.membership.membership import LogsFound, Membership, endpoint_host
@@ -159,16 +160,19 @@ class BrokerApp:
         static = static_configs(settings, kafka_address=str(self.kafka_address), log_directory=log_path)
         topic_settings = TopicSettings(settings, image, static)
         admin = self._make_admin(store, feed, topic_settings)
-        membership = await self._make_membership(commits, feed, admin)
+        space = DiskSpace(partial(self._disk.free_bytes, log_path), settings.disk_reserve_bytes, self._clock)
+        space.look()
+        membership = await self._make_membership(commits, feed, admin, space)
         logs = LogDirectory(self._disk, log_path, LogOptions())
         logs.open(self._clock.now_ms(), topic_settings.options_for, partial(latest_epoch, image))
         me = await self._join_cluster(membership, logs)
         partitions = PartitionTable(me, image, logs, topic_settings, self._metrics, self._clock, self.fail)
         partitions.wait_with(self._ports.make_workers)
+        partitions.space = space
         partitions.may_act = membership.keeper.may_act
         partitions.on_log_given_up = membership.log_is_given_up
         await self._open_partitions(feed, logs, partitions)
-        housekeeping = Housekeeping(settings, self._clock, self._disk, logs, partitions, self._metrics)
+        housekeeping = Housekeeping(settings, self._clock, logs, partitions, self._metrics)
         housekeeping.start()
         self._stack.push_async_callback(housekeeping.aclose)
         self._start_replication(me, commits, feed, logs, partitions, topic_settings)
@@ -220,8 +224,10 @@ class BrokerApp:
         ids = IdSource(self._ports.randomness)
         return TopicAdmin(store, feed, ids, self._clock, defaults, topic_settings.layers)
 
-    async def _make_membership(self, commits: MetadataCommits, feed: MetadataFeed, admin: TopicAdmin) -> Membership:
-        membership = Membership(commits, admin, self._ports, self.settings, self._log_path, self.fail)
+    async def _make_membership(
+        self, commits: MetadataCommits, feed: MetadataFeed, admin: TopicAdmin, space: DiskSpace
+    ) -> Membership:
+        membership = Membership(commits, admin, self._ports, self.settings, self._log_path, space, self.fail)
         self._stack.push_async_callback(membership.aclose)
         feed.add_listener(membership.follow)
         await membership.check()
@@ -277,6 +283,7 @@ class BrokerApp:
             partitions, commits, keeper, self._clock, layers, settings.replica_lag_time_max_ms, self.fail
         )
         partitions.on_may_join = in_sync.may_join
+        feed.add_listener(in_sync.follow)
         options = ControllerOptions(
             lease_ms=settings.lease_ms,
             layers=layers,
@@ -309,7 +316,9 @@ class BrokerApp:
             bytes_max=settings.replica_fetch_bytes_max,
             throttle_bytes=settings.replica_throttle_bytes,
         )
-        ports = ReplicaPorts(clock=self._clock, randomness=self._ports.randomness)
+        ports = ReplicaPorts(
+            clock=self._clock, randomness=self._ports.randomness, has_space=lambda: not partitions.space.is_full
+        )
         identity = ReplicaIdentity(me, image.replica_secret)
         return ReplicaFetching(partitions, image, identity, options, ports, self._metrics)
 
@@ -317,7 +326,10 @@ class BrokerApp:
         await partitions.flusher.flush_all(partitions.open_partitions())
         await partitions.flusher.aclose()
         partitions.readers.close()
-        logs.close(clean=self._failure is None)
+        try:
+            logs.close(clean=self._failure is None)
+        except DiskFull as error:
+            logger.warning("no space for a clean stop (%s); the next start looks at the logs, as after a crash", error)
 
     def _start_groups(self, feed: MetadataFeed, admin: TopicAdmin, partitions: PartitionTable) -> GroupCoordinator:
         settings = self.settings
@@ -374,11 +386,11 @@ class BrokerApp:
         watch("martlet_disk_free_bytes", "Free bytes where the logs are.", lambda: self._disk.free_bytes(path))
         watch("martlet_log_bytes", "Bytes of all logs.", lambda: sum(log.size_bytes for log in services.logs))
         watch("martlet_in_flight_bytes", "Bytes of half-received large requests.", lambda: listener.in_flight_bytes)
-        refusing = services.partitions
+        space = services.partitions.space
         watch(
             "martlet_publishes_refused",
             "1 while publishes are refused because the disk is full.",
-            lambda: int(refusing.full_since_ms is not None),
+            lambda: int(space.is_full),
         )
 
     def fail(self, error: BaseException) -> None:

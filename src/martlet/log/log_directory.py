@@ -156,8 +156,14 @@ class LogDirectory:
                 checkpoint = files.of(partition, is_clean=self.started_clean, epoch_max=epoch_max)
                 self._open_log(partition, options_for(partition) if options_for else self._options, checkpoint, now_ms)
         self._miss_directories(files, lately)
-        if any(log.is_damaged for log in self._logs.values()) or (recovery_points is None and len(self) > 0):
-            self._note_loss()
+        try:
+            if any(log.is_damaged for log in self._logs.values()) or (recovery_points is None and len(self) > 0):
+                self._note_loss()
+            if recovery_points is None:
+                self.checkpoint()
+        except DiskFull:
+            # No checkpoint without the note: so the next start sees the same, unless the owner has made it known.
+            self._has_mended = True
         unread = {name for name, failure in self.failures.items() if not isinstance(failure, LogDamaged)}
         self.started_unread = bool(unread)
         there = self._logs.keys() | unread
@@ -170,8 +176,6 @@ class LogDirectory:
             and not any(log.lacks_committed for log in self._logs.values())
         )
         self.started_whole = self.started_kept and not self._has_mended
-        if recovery_points is None:
-            self.checkpoint()
         if self.started_clean:
             disk.remove(marker)
             disk.sync_directory(path)
@@ -270,7 +274,10 @@ class LogDirectory:
         self.complete_checkpoint(checkpoint)
 
     def close(self, *, clean: bool = True) -> None:
-        """Stop using the directory; with `clean` everything is made durable and marked so, if that succeeds."""
+        """Stop using the directory; with `clean` everything is made durable and marked so, if that succeeds.
+
+        Raises DiskFull when there is no space for the checkpoint: the next start looks at the logs, as after a crash.
+        """
         if not clean:
             self._logs.clear()
             return

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from martlet.base.clock import SystemClock
 from martlet.base.errors import ApiError, ErrorCode, LogDamaged
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member
 from martlet.broker.coordinators.group_requests import in_pieces
 from martlet.broker.coordinators.shard_log import PartitionShardLog
+from martlet.broker.disk_space import DiskSpace
 from martlet.cluster.keys import partition_key, partition_prefix, topic_key
 from martlet.cluster.records import PartitionRecord, encode_partition
 from martlet.cluster.store import CommitPlan, commit_plan
@@ -150,11 +152,14 @@ async def test_a_deleted_offsets_topic_takes_its_shards_along_and_is_made_anew(b
 
 async def test_a_full_disk_is_a_passing_error_and_news_is_not_lost_by_it(bench: CoordinatorBench) -> None:
     await bench.commit("g", "t", 5)
-    bench.table.full_since_ms = 1
+    free_bytes = 0
+    bench.table.space = DiskSpace(lambda: free_bytes, 1, SystemClock())
+    bench.table.space.look()
     assert await code_of(bench.commit("g", "t", 6)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await bench.metadata.admin.delete_topic("t")
     assert await bench.committed("g", "t") == 5
-    bench.table.full_since_ms = None
+    free_bytes = 1 << 30
+    bench.table.space.look()
     async with asyncio.timeout(10):
         while await bench.committed("g", "t") != -1:
             await asyncio.sleep(0.05)

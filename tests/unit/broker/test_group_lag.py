@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Iterator
 
-from martlet.base.errors import DiskFull, StorageFailure
+from martlet.base.errors import StorageFailure
 from martlet.base.ids import NO_TOPIC_ID, BrokerId, Incarnation, LeaderEpoch, Member
 from martlet.broker.coordinators.group_lag import OTHER, TOPICS_PER_GROUP_MAX, GroupLag, Lag
+from martlet.broker.disk_space import DiskSpace
 from martlet.broker.partitions.flush_policy import FlushMode, FlushPolicy
 from martlet.broker.partitions.partition import Partition
 from martlet.cluster.records import PartitionRecord
@@ -23,11 +24,11 @@ NOW_MS = 1_700_000_000_000
 class Nobody:
     """Hears what partitions report."""
 
+    space = DiskSpace(lambda: 1 << 40, 0, SimClock())
+
     def appended(self, partition: Partition) -> None: ...
 
     def may_join(self, partition: Partition) -> None: ...
-
-    def disk_full(self, partition: Partition, error: DiskFull) -> None: ...
 
     def storage_failed(self, partition: Partition, error: StorageFailure) -> None: ...
 

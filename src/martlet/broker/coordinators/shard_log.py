@@ -52,7 +52,7 @@ class PartitionShardLog:
 
     def append(self, entries: Sequence[LogEntry], now_ms: int) -> int:
         self._table.check_acting()
-        self._table.check_writable()
+        self._table.space.check()
         batch = bytearray(build_batch([(now_ms, key, value, _NO_HEADERS) for key, value in entries]))
         if len(batch) > self._batch_bytes_max:
             raise ApiError(

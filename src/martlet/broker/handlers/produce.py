@@ -102,7 +102,7 @@ def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, rep
             try:
                 if refusal is not None:
                     raise refusal
-                broker.partitions.check_writable()
+                broker.partitions.space.check()
                 partition = _partition(broker, topic, index)
                 if partition in appended_to:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "a request carries one batch for a partition")

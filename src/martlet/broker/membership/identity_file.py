@@ -1,8 +1,8 @@
 """Whose log directory this is: cluster, broker, and the process start that used it last.
 
 The file stands in the log directory and is written durably by every process once it is registered, before it takes
-any message. So a directory that names the registered predecessor is the one that predecessor used, with all it held
-(see `membership.py` for what follows from that); any other one proves nothing.
+any message; on a full disk as soon as there is space. So a directory that names the registered predecessor is the one
+that predecessor used, with all it held (see `membership.py` for what follows from that); any other one proves nothing.
 
 A process may end, or lose the answer, between its registration and that. So before it registers it writes down what it
 calls this attempt, and registers under that name: a registration of that name is of a process that had this directory
@@ -14,16 +14,18 @@ Proved by: tests/unit/broker/test_membership.py
 """
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Final
 
 from martlet.base.disk import Disk
-from martlet.base.errors import StorageFailure
+from martlet.base.errors import DiskFull, StorageFailure
 from martlet.base.ids import BrokerId, Incarnation
 from martlet.cluster.records import BrokerRecord
 from martlet.cluster.store import LeaseId
 
 IDENTITY_FILE: Final = "martlet.identity"
+_FILE_BYTES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,5 +74,22 @@ def read_identity(disk: Disk, directory: str) -> Identity | None:
 
 
 def write_identity(disk: Disk, directory: str, identity: Identity) -> None:
-    """Make this the last user, durably."""
-    disk.replace_file(f"{directory}/{IDENTITY_FILE}", json.dumps(asdict(identity), indent=1).encode() + b"\n")
+    """Make this the last user, durably; on a full disk in the space that the last writing left for this one."""
+    path = f"{directory}/{IDENTITY_FILE}"
+    content = json.dumps(asdict(identity), indent=1).encode()
+    _write_draft(disk, path, content.ljust(_FILE_BYTES - 1) + b"\n")
+    disk.rename(f"{path}.tmp", path)
+    disk.sync_directory(directory)
+    with suppress(DiskFull):
+        _write_draft(disk, path, bytes(_FILE_BYTES))
+
+
+def _write_draft(disk: Disk, path: str, content: bytes) -> None:
+    file = disk.open(f"{path}.tmp", create=True)
+    try:
+        # Never empty in between: on a full disk others would take what it gives back.
+        file.pwrite(content, 0)
+        file.truncate(len(content))
+        file.sync()
+    finally:
+        file.close()

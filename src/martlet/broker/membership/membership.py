@@ -13,6 +13,10 @@ was flushed proves less, but enough for a partition that nobody else held comple
 not let it open some logs proves nothing yet; the next one at which it does proves it all, unless such a log was put
 aside meanwhile, to be copied anew.
 
+A full disk does not keep a broker from starting: it serves what it has, and writes down who it is once there is space.
+Until then the directory names its predecessor, so a next start proves nothing; only a directory without any user must
+be given one first. While its disk is full a broker says so beside being alive, and others take over what they can.
+
 A process that is to stop says so first. The controller then hands its leaderships to others, and only when it leads
 nothing that somebody else could lead, or when that takes too long, does it stop.
 
@@ -31,11 +35,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
-from martlet.base.errors import ApiError, ErrorCode, MartletError, MembershipRefused
+from martlet.base.errors import ApiError, DiskFull, ErrorCode, MartletError, MembershipRefused
 from martlet.base.ids import BrokerId, Member
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
 from martlet.broker.administration.topic_admin import TopicAdmin
+from martlet.broker.disk_space import DiskSpace
 from martlet.broker.membership.identity_file import Identity, read_identity, write_identity
 from martlet.broker.membership.lease_keeper import LeaseKeeper
 from martlet.broker.membership.metadata_commits import MetadataCommits
@@ -47,7 +52,7 @@ from martlet.cluster.controller_decisions import decide_all, departure_is_done
 from martlet.cluster.image import ImageDelta
 from martlet.cluster.liveness import BrokerStates, plan_alive, read_states
 from martlet.cluster.records import BrokerRecord, LiveRecord
-from martlet.cluster.store import LeaseId, StoreError, StoreUnavailable
+from martlet.cluster.store import LeaseId, StoreClosed, StoreError, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +94,7 @@ class Membership:
         ports: BrokerPorts,
         settings: BrokerSettings,
         directory: str,
+        space: DiskSpace,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._commits = commits
@@ -98,10 +104,14 @@ class Membership:
         self._clock = ports.clock
         self._settings = settings
         self._directory = directory
+        self._space = space
+        self._disk_news = asyncio.Event()
+        self._following_disk: asyncio.Task[None] | None = None
         self._on_failure = on_failure
         self._id = BrokerId(settings.broker_id)
         self._ids = IdSource(ports.randomness)
         self._identity: Identity | None = None
+        self._identity_is_due = False
         self._place = ""
         self._me: Member | None = None
         self._is_leaving = False
@@ -132,9 +142,22 @@ class Membership:
             if before is not None and identity.is_of(before):
                 # An attempt that got no further counts as the last user: it changed nothing.
                 identity = replace(identity, incarnation=before.incarnation)
-            self._identity = replace(identity, attempt=attempt)
-            write_identity(self._disk, self._directory, self._identity)
+            self._take_identity(replace(identity, attempt=attempt))
         return attempt
+
+    def _take_identity(self, identity: Identity) -> None:
+        """Be this user of the directory and write it down, as soon as there is space."""
+        is_first = self._identity is None
+        self._identity = identity
+        try:
+            write_identity(self._disk, self._directory, identity)
+        except DiskFull as error:
+            if is_first:
+                raise
+            self._identity_is_due = True
+            self._space.write_failed(error)
+        else:
+            self._identity_is_due = False
 
     async def join(self, registration: Registration, found: LogsFound) -> Member:
         """Register this process and show it alive; the directory is its own from then on."""
@@ -161,8 +184,7 @@ class Membership:
         record = await until_in_reach("registered", partial(self._admin.register_broker, registration))
         self._me = Member(record.id, record.incarnation)
         lease = await self.keeper.obtain()
-        self._identity = Identity(self._image.cluster_id, self._id, record.incarnation, lease, place=self._place)
-        write_identity(self._disk, self._directory, self._identity)
+        self._take_identity(Identity(self._image.cluster_id, self._id, record.incarnation, lease, place=self._place))
         if identity is not None:
             await self._end_lease_before(identity.lease)
         return self.me
@@ -171,13 +193,18 @@ class Membership:
         """A log that could not be opened is about to be put aside: whoever has this directory next must know (J3)."""
         identity = self._identity
         if identity is not None and not identity.gave_up:
-            self._identity = replace(identity, gave_up=True)
-            write_identity(self._disk, self._directory, self._identity)
+            identity = replace(identity, gave_up=True)
+            write_identity(self._disk, self._directory, identity)
+            self._identity, self._identity_is_due = identity, False
 
     async def start(self) -> None:
         """Begin to keep the lease, and take over what only this broker can lead, under a new epoch (A1)."""
         self._vital_signs.start()
         self.keeper.start()
+        self._space.on_change = self._disk_news.set
+        self._disk_news.set()
+        self._following_disk = asyncio.create_task(self._follow_disk(), name="martlet-disk-news")
+        self._following_disk.add_done_callback(self._following_ended)
         await until_in_reach("given its partitions", self._admin.elect_own_partitions)
 
     def _check_directory(self, identity: Identity | None) -> None:
@@ -274,8 +301,35 @@ class Membership:
 
     async def _show_alive(self, lease: LeaseId) -> bool:
         broker = self._own_record()
-        plan = plan_alive(broker, self._image.live(self._id), leaving=self._is_leaving)
+        live = self._image.live(self._id)
+        plan = plan_alive(broker, live, leaving=self._is_leaving, full=self._space.is_full)
         return await self._commits.commit(plan, lease=lease)
+
+    async def _follow_disk(self) -> None:
+        """Tell the others whether the disk is full, and write down what a full one did not take."""
+        while True:
+            await self._disk_news.wait()
+            self._disk_news.clear()
+            if self._identity is not None and self._identity_is_due and not self._space.is_full:
+                self._take_identity(self._identity)
+            try:
+                while (lease := self.keeper.lease) is not None and self._is_shown_wrongly():
+                    await self._show_alive(lease)
+            except StoreClosed:
+                return
+            except MartletError as error:
+                logger.info("the others could not be shown yet whether the disk is full: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._disk_news.set()
+
+    def _is_shown_wrongly(self) -> bool:
+        live = self._image.live(self._id)
+        return live is not None and live.full != self._space.is_full
+
+    def _following_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_failure(error)
 
     def _own_record(self) -> BrokerRecord:
         record = self._image.broker(self._id)
@@ -290,6 +344,8 @@ class Membership:
     def follow(self, delta: ImageDelta) -> None:
         """A step of the image: end if this process is no longer its broker (J2)."""
         self._moved.set()
+        if delta.live and self._me is not None and self._is_shown_wrongly():
+            self._disk_news.set()
         if delta.live or delta.brokers:
             self._vital_signs.is_alone = not any(broker != self._id for broker in read_states(self._image).alive)
         for change in delta.brokers:
@@ -358,6 +414,9 @@ class Membership:
 
     async def aclose(self) -> None:
         """Give the lease back; from here on the process is gone for everybody."""
+        if self._following_disk is not None:
+            self._following_disk.cancel()
+            await asyncio.gather(self._following_disk, return_exceptions=True)
         await self._vital_signs.aclose()
         await self.keeper.aclose()
 

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from martlet.base.clock import Clock
-from martlet.base.disk import Disk
 from martlet.base.errors import StorageFailure
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
@@ -36,14 +35,12 @@ class Housekeeping:
         self,
         settings: BrokerSettings,
         clock: Clock,
-        disk: Disk,
         logs: LogDirectory,
         partitions: PartitionTable,
         metrics: BrokerMetrics,
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._disk = disk
         self._logs = logs
         self._partitions = partitions
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="martlet-housekeeping")
@@ -108,16 +105,12 @@ class Housekeeping:
                 await self._compact(partition)
 
     async def watch_disk(self) -> None:
-        """Refuse publishes while the disk has too little space, and accept them again when there is enough."""
-        free = self._disk.free_bytes(self._logs.path)
-        table = self._partitions
-        if free < self._settings.disk_reserve_bytes:
-            if table.full_since_ms is None:
-                table.full_since_ms = self._clock.now_ms()
-                logger.error("only %d bytes are free on the disk; publishes are refused until there is more", free)
-        elif table.full_since_ms is not None:
-            table.full_since_ms = None
-            logger.warning("the disk has space again (%d bytes); publishes are accepted", free)
+        """See how much space there is; when there is some again, make what there was none for."""
+        space = self._partitions.space
+        was_full = space.is_full
+        space.look()
+        if was_full and not space.is_full:
+            self._partitions.host_missing()
 
     # --- how
 

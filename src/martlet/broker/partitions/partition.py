@@ -22,6 +22,7 @@ from typing import Final, Protocol, TypeAlias
 from martlet.base.errors import ApiError, DiskFull, ErrorCode, StorageFailure
 from martlet.base.ids import NO_LEADER_EPOCH, BrokerId, Member, TopicId, TopicPartition
 from martlet.base.invariant import invariant
+from martlet.broker.disk_space import DiskSpace
 from martlet.broker.partitions.flush_policy import FlushMode, FlushPolicy
 from martlet.broker.partitions.partition_role import partition_state
 from martlet.broker.partitions.refused_batches import RefusedBatches
@@ -49,7 +50,9 @@ Callback: TypeAlias = Callable[[], None]
 
 
 class PartitionListener(Protocol):
-    """What a partition tells its broker."""
+    """What a partition tells its broker, and asks of it."""
+
+    space: DiskSpace
 
     def appended(self, partition: "Partition") -> None:
         """Bytes wait for a flush."""
@@ -58,8 +61,6 @@ class PartitionListener(Protocol):
     def may_join(self, partition: "Partition") -> None:
         """A follower has caught up that is not in sync yet."""
         ...
-
-    def disk_full(self, partition: "Partition", error: DiskFull) -> None: ...
 
     def storage_failed(self, partition: "Partition", error: StorageFailure) -> None: ...
 
@@ -273,6 +274,7 @@ class Partition:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions")
         if self.refused:
             self.refused.check(header, self.log.producers, now_ms)
+        self._listener.space.claim(header.size)
         try:
             appended = self.log.append(records, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except StorageFailure as failure:
@@ -296,7 +298,7 @@ class Partition:
 
     def _write_failed(self, failure: StorageFailure) -> ApiError:
         if isinstance(failure, DiskFull):
-            self._listener.disk_full(self, failure)
+            self._listener.space.write_failed(failure)
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker's disk is full")
         self._listener.storage_failed(self, failure)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
@@ -419,10 +421,11 @@ class Partition:
     def append_replicated(self, data: memoryview | bytes, *, now_ms: int) -> None:
         """Append batches as the leader has them; `now_ms` is the wall clock's.
 
-        Raises ApiError and writes nothing when they do not follow or are damaged; when the disk does not take them
-        all, those that it took stay.
+        Raises ApiError and writes nothing when they do not follow, are damaged, or would take the disk's reserve; when
+        the disk does not take them all, those that it took stay.
         """
         self.check_online()
+        self._listener.space.claim(len(data))
         before = self.log.end_offset
         try:
             end_offset = self.log.append_as_is(data, now_ms=now_ms)

@@ -18,6 +18,7 @@ from typing import Final
 from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, DiskFull, ErrorCode, LogDamaged, StorageFailure
 from martlet.base.ids import Member, TopicId, TopicPartition
+from martlet.broker.disk_space import DiskSpace
 from martlet.broker.partitions.flush_policy import FlushPolicy, decide_flush_mode
 from martlet.broker.partitions.flusher import FLUSHES_MAX, Flusher
 from martlet.broker.partitions.partition import Partition
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 _READS_MAX: Final = 6
 """Fetches whose bytes are read from the device at once."""
+
+_UNLIMITED_BYTES: Final = 1 << 62
 
 
 class PartitionTable:
@@ -61,8 +64,8 @@ class PartitionTable:
         self.flusher = Flusher(metrics, self.storage_failed)
         self.readers: Workers = ThreadWorkers("martlet-read", _READS_MAX)
         """Who reads what is not in the kernel's memory."""
-        self.full_since_ms: int | None = None
-        """When the disk was found full; publishes are refused until there is space again."""
+        self.space = DiskSpace(lambda: _UNLIMITED_BYTES, 0, clock)
+        """What may still be written."""
         self.on_roles_changed: Callable[[Collection[Partition]], None] = lambda partitions: None
         """Hears of every partition whose role, leader or leader epoch is another now, or that is gone from here."""
         self.on_may_join: Callable[[Partition], None] = lambda partition: None
@@ -128,11 +131,6 @@ class PartitionTable:
         idle = [one for one in self._hosted.values() if one.offline or (one.leader is None and one.follower is None)]
         return len(idle) + len(self._logs.failures)
 
-    def check_writable(self) -> None:
-        """Raise when publishes are refused because the disk is full."""
-        if self.full_since_ms is not None:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker's disk is full; publishes are refused for now")
-
     def check_acting(self) -> None:
         """Raise when another process may have taken over from this one."""
         if not self.may_act():
@@ -164,12 +162,20 @@ class PartitionTable:
             elif log.cut_bytes:
                 logger.warning("%s ended in %d bytes that were never whole; they were cut off", name, log.cut_bytes)
             self._follow_record(topic, record, has_log=True)
-        for topic in self._image.topics():
-            for record in self._image.partitions(topic.name):
-                if (topic.name, record.partition) not in self._hosted:
-                    self._follow_record(topic, record)
+        self.host_missing()
         for name, failure in self._logs.failures.items():
             logger.critical("the log of %s cannot be used and its partition is offline: %s", name, failure)
+
+    def host_missing(self) -> None:
+        """Open a log for every replicated partition that has none yet: at the start, and where there was no space."""
+        hosted = [
+            self._follow_record(topic, record)
+            for topic in self._image.topics()
+            for record in self._image.partitions(topic.name)
+            if (topic.name, record.partition) not in self._hosted
+        ]
+        if changed := [partition for partition in hosted if partition is not None]:
+            self.on_roles_changed(changed)
 
     def follow_delta(self, delta: ImageDelta) -> None:
         """Take the roles that the changed partitions ask for; deleted and changed topics are told separately."""
@@ -214,11 +220,6 @@ class PartitionTable:
 
     def may_join(self, partition: Partition) -> None:
         self.on_may_join(partition)
-
-    def disk_full(self, partition: Partition, error: DiskFull) -> None:
-        if self.full_since_ms is None:
-            self.full_since_ms = self._clock.now_ms()
-            logger.error("the disk is full (%s); publishes are refused until there is space", error)
 
     def storage_failed(self, partition: Partition, error: StorageFailure) -> None:
         if not partition.offline:
@@ -341,7 +342,10 @@ class PartitionTable:
         if failure is not None:
             if role_of(record, self._me) is not Role.FOLLOWS or isinstance(failure, DiskFull):
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
-            self.on_log_given_up()
+            try:
+                self.on_log_given_up()
+            except DiskFull as error:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             kept_as = self._logs.set_aside(name)
             logger.error("the log of %s cannot be used: kept as %s, and copied anew from the leader", name, kept_as)
         log = self._logs.get(name)

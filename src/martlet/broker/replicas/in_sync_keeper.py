@@ -4,26 +4,28 @@ Rules: who belongs to a set is decided by `LeaderReplica` of `martlet.replicatio
 `plan_in_sync_change`; here is only the way between them. A leader always learns what became of its proposal: taken,
 refused for certain, or unknown.
 
-How it works: all partitions led here are looked at several times within the time a follower may lag; one where somebody
-may join is looked at soon. Proposals travel together, a portion to a commit; when a commit loses a comparison, what
-was in it is proposed again in smaller portions. The store's word reaches the leaders through the image. After an
-answer that never came the image is brought up to date and the leader told what is stored.
+How it works: all partitions led here are looked at several times within the time a follower may lag, and every second
+while the disk of some broker is full; one where somebody may join is looked at soon. Proposals travel together, a
+portion to a commit; when a commit loses a comparison, what was in it is proposed again in smaller portions. The store's
+word reaches the leaders through the image. After an answer that never came the image is brought up to date and the
+leader told what is stored.
 
 Proved by: tests/unit/broker/test_in_sync_keeper.py, tests/properties/test_controlled_replication.py
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from martlet.base.clock import Clock
 from martlet.base.errors import DiskFull
-from martlet.base.ids import TopicPartition
+from martlet.base.ids import BrokerId, TopicPartition
 from martlet.broker.membership.lease_keeper import LeaseKeeper
 from martlet.broker.membership.metadata_commits import MetadataCommits
 from martlet.cluster.configs import BrokerLayers
 from martlet.cluster.controller_decisions import plan_in_sync_change, topic_rules
+from martlet.cluster.image import ImageDelta
 from martlet.cluster.liveness import read_states
 from martlet.cluster.records import PartitionRecord
 from martlet.cluster.store import COMMIT_OPERATIONS_MAX, CommitPlan, StoreClosed, StoreUnavailable, UnknownOutcome
@@ -37,6 +39,8 @@ PORTION: Final = 32
 
 _LOOKS_PER_LAG_TIME: Final = 4
 _RETRY_SECONDS: Final = 0.5
+_LOOK_SECONDS_WHILE_FULL: Final = 1.0
+"""Every publish that waits for all waits for the follower without space to be dropped."""
 
 
 class LedPartition(Protocol):
@@ -104,17 +108,23 @@ class InSyncKeeper:
         self._due[partition.name] = partition
         self._wake.set()
 
+    def follow(self, delta: ImageDelta) -> None:
+        """A step of the image: followers that lack something and have no space for it leave soon."""
+        if any(after is not None and after.full for _, after in delta.live):
+            self._wake.set()
+
     # --- the task
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        look_at = loop.time() + self._look_seconds
+        looked_at = loop.time()
         while True:
+            pause = min(self._look_seconds, _LOOK_SECONDS_WHILE_FULL) if self._full() else self._look_seconds
             try:
-                async with asyncio.timeout_at(look_at):
+                async with asyncio.timeout_at(looked_at + pause):
                     await self._wake.wait()
             except TimeoutError:
-                look_at = loop.time() + self._look_seconds
+                looked_at = loop.time()
                 self._due.update({partition.name: partition for partition in self._table.led()})
             self._wake.clear()
             await self._look()
@@ -127,16 +137,19 @@ class InSyncKeeper:
         # Who may not act proposes nothing; the next look sees to what is due then.
         self._due.clear()
 
+    def _full(self) -> Collection[BrokerId]:
+        return read_states(self._image).full
+
     def _propose_some(self) -> list[_Change]:
         """Take the proposals of some due partitions, as many as fit a commit."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms, full = self._clock.monotonic_ms(), self._full()
         changes: list[_Change] = []
         compares: set[str] = set()
         while self._due and len(changes) < self._portion:
             name, partition = next(iter(self._due.items()))
             del self._due[name]
             leader = partition.leader
-            proposal = leader.propose(now_ms) if leader is not None else None
+            proposal = leader.propose(now_ms, full) if leader is not None else None
             if leader is None or proposal is None:
                 continue
             plan = self._plan(name, leader, proposal)

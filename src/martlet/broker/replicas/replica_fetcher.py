@@ -137,7 +137,8 @@ class ReplicaFetcher:
         now = asyncio.get_running_loop().time()
         ready: list[Followed] = []
         wait_seconds: float | None = None
-        bytes_max = self._context.options.bytes_max
+        # Without space no more than shows that there is something to copy, and that this copy still follows.
+        bytes_max = self._context.options.bytes_max if self._context.ports.has_space() else 1
         for followed in partitions:
             if not followed.is_followed_from(self.leader):
                 continue

@@ -14,6 +14,7 @@ Proved by: tests/unit/broker/test_replica_fetcher.py, tests/unit/broker/test_rep
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -61,6 +62,8 @@ class ReplicaPorts:
     clock: Clock
     randomness: Randomness
     connect: Connect = connect_to_broker
+    has_space: Callable[[], bool] = lambda: True
+    """Whether what is copied can be written."""
 
 
 @dataclass(frozen=True, slots=True)
