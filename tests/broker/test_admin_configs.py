@@ -53,8 +53,8 @@ def test_a_topics_settings_tell_their_origin(client: RawClient, version: int) ->
     own, default = entries["retention.ms"], entries["segment.bytes"]
     assert (own.value, own.config_source) == ("123456", FROM_TOPIC)
     assert default.config_source != FROM_TOPIC
-    assert len(own.synonyms) >= 2
-    assert own.synonyms[0].value == "123456"
+    assert [synonym.value for synonym in own.synonyms] == ["123456"]
+    assert [synonym.name for synonym in default.synonyms] == ["log.segment.bytes"]
     assert {"cleanup.policy", "max.message.bytes", "min.insync.replicas", "martlet.flush"} <= set(entries)
     if version >= 3:
         assert own.config_type > 0
@@ -130,6 +130,57 @@ def test_a_change_that_cannot_be_changes_nothing(client: RawClient, change: tupl
     )
     assert _entries(_describe(client, topic)) == before
     assert _change(client, "never-created", change) != ErrorCode.NONE
+
+
+def test_what_kafkas_reassignment_tool_takes_back_when_it_is_done_is_taken_back(client: RawClient) -> None:
+    (node,) = client.call(MetadataRequest(topics=[]), 12).brokers
+    topic, broker = create_topic(client), str(node.node_id)
+    rates = ["leader.replication.throttled.rate", "follower.replication.throttled.rate"]
+    rates.append("replica.alter.log.dirs.io.max.bytes.per.second")
+    for name in rates:
+        assert _change(client, broker, (name, SET, "1000000"), kind=BROKER) == ErrorCode.NONE
+    for _ in range(2):  # the second time nothing is set any more
+        assert _change(client, broker, *((name, DELETE, "") for name in rates), kind=BROKER) == ErrorCode.NONE
+        sources = {entry.config_source for entry in _describe(client, broker, *rates, kind=BROKER).configs}
+        assert sources == {FROM_DEFAULT}
+        replicas = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+        assert _change(client, topic, *((name, DELETE, "") for name in replicas)) == ErrorCode.NONE
+
+
+def test_every_topic_setting_of_kafka_can_be_set_to_kafkas_default(client: RawClient) -> None:
+    topic = create_topic(client)
+    entries = _entries(_describe(client, topic))
+    values = {name: entry.value for name, entry in entries.items()}
+    values |= {"flush.ms": str(2**63 - 1), "flush.messages": str(2**63 - 1), "message.downconversion.enable": "true"}
+    assert len(values) > 33
+    assert _change(client, topic, *((name, SET, value) for name, value in values.items())) == ErrorCode.NONE
+    assert publish(client, topic, batch_of(b"a")).error_code == ErrorCode.NONE
+    stored = {name: entry.value for name, entry in _entries(_describe(client, topic)).items()}
+    assert stored == values
+    assert _change(client, topic, *((name, DELETE, None) for name in values)) == ErrorCode.NONE
+    assert _entries(_describe(client, topic)) == entries
+
+
+def test_a_topics_retention_has_the_synonyms_that_kafka_names(client: RawClient) -> None:
+    entries = _entries(_describe(client, create_topic(client), "retention.ms", "segment.bytes"))
+    assert entries["retention.ms"].synonyms == []
+    assert [synonym.name for synonym in entries["segment.bytes"].synonyms] == ["log.segment.bytes"]
+
+
+def test_a_broker_keeps_unknown_settings_as_kafka_does_and_topics_refuse_them(client: RawClient) -> None:
+    (node,) = client.call(MetadataRequest(topics=[]), 12).brokers
+    broker = str(node.node_id)
+    assert _change(client, broker, ("plugin.key", SET, "secret"), kind=BROKER) == ErrorCode.NONE
+    (entry,) = _describe(client, broker, "plugin.key", kind=BROKER).configs
+    assert (entry.value, entry.is_sensitive, entry.config_type) == (None, True, 0)
+    assert [synonym.value for synonym in entry.synonyms] == [None]
+    assert _change(client, broker, ("plugin.key", DELETE, None), kind=BROKER) == ErrorCode.NONE
+    assert _describe(client, broker, "plugin.key", kind=BROKER).configs == []
+    assert _change(client, broker, ("num.partitions", SET, "2"), kind=BROKER) == ErrorCode.INVALID_REQUEST
+    assert _change(client, broker, ("ssl.keystore.location", SET, "x"), kind=BROKER) == ErrorCode.INVALID_CONFIG
+    topic = create_topic(client)
+    assert _change(client, topic, ("plugin.key", SET, "secret")) == ErrorCode.INVALID_CONFIG
+    assert _change(client, topic, ("plugin.key", DELETE, None)) == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", range(3))

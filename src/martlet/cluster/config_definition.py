@@ -1,7 +1,7 @@
 """What one configuration is: its type, default, allowed values, explanation, and the names it inherits from.
 
-Rules: only the shape of a configuration and the reading of one value live here; the tables are in `topic_configs.py`
-and `broker_configs.py`, what wins over what is in `configs.py`.
+Rules: only the shape of a configuration and the reading of one value live here; the tables are in `config_tables.py`,
+what wins over what is in `configs.py`.
 
 Values are kept as the text a client sent, once it has been read without complaint, because that is how they
 travel and are shown; code asks for the typed value.
@@ -9,7 +9,7 @@ travel and are shown; code asks for the typed value.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
@@ -30,6 +30,7 @@ LONG_MAX: Final = 2**63 - 1
 class ConfigType(IntEnum):
     """How a value is to be read; the numbers are the protocol's."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -53,6 +54,16 @@ class ConfigSource(IntEnum):
     GROUP = 8
 
 
+class Effect(StrEnum):
+    """What a configuration does in Martlet; the words are those of docs/settings.md."""
+
+    HONOURED = "honoured"
+    NONE = "no effect"
+    """Every value that Kafka takes is stored and shown; nothing here depends on it."""
+    REFUSED = "refused"
+    """Only the value that says what Martlet does anyway is taken, or none at all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Inherited:
     """A broker's setting that a topic's takes its default from, in that many of the topic's units."""
@@ -63,7 +74,7 @@ class Inherited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigDef:
-    """One configuration of topics or brokers."""
+    """One configuration of topics, brokers or groups."""
 
     name: str
     type: ConfigType
@@ -75,7 +86,8 @@ class ConfigDef:
     inherits: tuple[Inherited, ...] = ()
     """Where the value comes from when it is not set itself; the first that has one wins."""
     only_when_set: bool = False
-    """Not shown unless the broker states a value: it informs about something that may not exist."""
+    """Not shown without a value: it informs about something that may not exist."""
+    effect: Effect = Effect.HONOURED
 
     def read(self, text: str | None) -> Value:
         """The typed value; raises INVALID_CONFIG with a sentence that says what is allowed."""
@@ -140,6 +152,16 @@ def between(low: float, high: float | None = None) -> Check:
     return check
 
 
+def either(single: int, low: int, high: int) -> Check:
+    """That one number, or one from `low` to `high`."""
+
+    def check(value: Value) -> str | None:
+        fits = isinstance(value, int) and (value == single or low <= value <= high)
+        return None if fits else f"{single} or from {low} to {high}"
+
+    return check
+
+
 def one_of(*words: str) -> Check:
     """Exactly one of the words."""
     allowed = f"one of {', '.join(words)}" if len(words) > 1 else words[0]
@@ -150,13 +172,13 @@ def one_of(*words: str) -> Check:
     return check
 
 
-def some_of(*words: str) -> Check:
-    """At least one of the words, each once."""
-    allowed = f"a list with at least one of {', '.join(words)}, each once"
+def any_of(*words: str) -> Check:
+    """None, some or all of the words, each once."""
+    allowed = f"a list of {', '.join(words)}, each at most once, or empty"
 
     def check(value: Value) -> str | None:
         chosen = value if isinstance(value, tuple) else ()
-        return None if chosen and len(set(chosen)) == len(chosen) and set(chosen) <= set(words) else allowed
+        return None if len(set(chosen)) == len(chosen) and set(chosen) <= set(words) else allowed
 
     return check
 
@@ -166,6 +188,15 @@ def only(value_allowed: Value, sentence: str) -> Check:
 
     def check(value: Value) -> str | None:
         return None if value == value_allowed else sentence
+
+    return check
+
+
+def unset(reason: str) -> Check:
+    """No value at all, for the reason given."""
+
+    def check(value: Value) -> str | None:
+        return f"left unset: {reason}"
 
     return check
 

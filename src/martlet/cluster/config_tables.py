@@ -1,36 +1,45 @@
-"""The tables of configurations: `TOPIC_CONFIGS` and `BROKER_CONFIGS`, under Kafka's names.
+"""The tables of configurations: `TOPIC_CONFIGS`, `BROKER_CONFIGS` and `GROUP_CONFIGS`, under Kafka's names.
 
-Rules: data only. Most topic configurations have a twin at the broker under an older name (`retention.ms` and
+Rules: data only. Most topic configurations have a twin at the broker, often under an older name (`retention.ms` and
 `log.retention.ms`): the twin is the default of every topic that does not set its own and can be changed at run time.
-What Martlet would silently not do is refused with the reason instead of being stored (pre-allocation, remote
-storage, compression by the broker, jitter). Martlet's own names begin with `martlet.`. Defaults are Kafka's except
-for the flush settings, which only work together with `martlet.flush`.
+A broker's other settings are in `broker_config_rows.py`, those of groups in `group_config_rows.py`.
 
-A broker configuration marked `only_when_set` tells about something that may not exist in this broker; it is shown
-when the broker states its value, and never invented.
+Everything that Kafka 4.3 lets its tools set is here, and `effect` says what becomes of it. What only says how Kafka
+does its work inside, or is about something that Martlet does not have, is taken and has no effect; what promises
+something that Martlet would silently not do (a limit, encryption) is refused with the reason. Martlet's own names begin
+with `martlet.`. Defaults are Kafka's except for the flush settings, which only work together with `martlet.flush`, and
+for what an operator sees no difference in.
 
-Proved by: tests/unit/cluster/test_configs.py
+A configuration marked `only_when_set` tells about something that may not exist; it is shown when it has a value, and
+never invented. `docs/settings.md` is these tables in prose, and a test keeps the two equal.
+
+Proved by: tests/unit/cluster/test_configs.py, tests/tidy/test_settings_table.py
 """
 
 from typing import Final, NamedTuple
 
+from martlet.cluster.broker_config_rows import BROKER_ROWS
 from martlet.cluster.config_definition import (
     LONG_MAX,
     Check,
     ConfigDef,
     ConfigType,
+    Effect,
     Inherited,
+    any_of,
     between,
+    either,
     one_of,
     only,
-    some_of,
     throttled_replicas,
 )
+from martlet.cluster.group_config_rows import GROUP_BROKER_ROWS, GROUP_ROWS
 
 FLUSH_MODES: Final = ("auto", "commit", "interval", "messages", "never")
 
-_BOOLEAN, _INT, _LONG, _SHORT = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.SHORT
+_BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
 _DOUBLE, _LIST, _STRING = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.STRING
+_NO_EFFECT, _REFUSED = Effect.NONE, Effect.REFUSED
 
 _DAY_MS: Final = 86_400_000
 _WEEK_MS: Final = 7 * _DAY_MS
@@ -45,17 +54,33 @@ class _Row(NamedTuple):
     default: object
     check: Check | None
     doc: str
+    effect: Effect = Effect.HONOURED
 
+
+COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 _TOPIC_ROWS: Final = (
     _Row(
-        "cleanup.policy", "log.cleanup.policy", _LIST, "delete", some_of("delete", "compact"),
-        "What happens to old segments: delete them by age or size, compact them to the latest value per key, or both.",
+        "cleanup.policy", "log.cleanup.policy", _LIST, "delete", any_of("delete", "compact"),
+        "What happens to old segments: delete them by age or size, compact them to the latest value per key, both, or "
+        "nothing.",
     ),
     _Row(
-        "compression.type", "compression.type", _STRING, "producer",
-        only("producer", "producer (Martlet keeps batches exactly as they were sent and never compresses them anew)"),
-        "How batches are compressed on disk: as the producer sent them.",
+        "compression.gzip.level", "compression.gzip.level", _INT, -1, either(-1, 1, 9),
+        "How hard gzip tries where compression.type is gzip; -1 for its own choice.",
+    ),
+    _Row(
+        "compression.lz4.level", "compression.lz4.level", _INT, 9, between(1, 17),
+        "How hard LZ4 tries where compression.type is lz4; 9, as in Kafka, stands for its fast way.",
+    ),
+    _Row(
+        "compression.type", "compression.type", _STRING, "producer", one_of(*COMPRESSION_TYPES),
+        "How batches are compressed on disk: as the producer sent them, or in this "
+        "way, into which the broker brings those that came otherwise.",
+    ),
+    _Row(
+        "compression.zstd.level", "compression.zstd.level", _INT, 3, between(-131_072, 22),
+        "How hard Zstandard tries where compression.type is zstd.",
     ),
     _Row(
         "delete.retention.ms", "log.cleaner.delete.retention.ms", _LONG, _DAY_MS, between(0),
@@ -70,7 +95,7 @@ _TOPIC_ROWS: Final = (
         "Messages between two flushes to the device; used when martlet.flush is messages.",
     ),
     _Row(
-        "flush.ms", "log.flush.interval.ms", _LONG, 1_000, between(1),
+        "flush.ms", "log.flush.interval.ms", _LONG, 1_000, between(0),
         "Time between two flushes to the device; used when martlet.flush is interval.",
     ),
     _Row(
@@ -79,7 +104,15 @@ _TOPIC_ROWS: Final = (
     ),
     _Row(
         "leader.replication.throttled.replicas", "", _LIST, "", throttled_replicas,
-        "Accepted for compatibility: Martlet slows copying down where it is received.",
+        "Martlet slows copying down where it is received, see follower.replication.throttled.replicas.", _NO_EFFECT,
+    ),
+    _Row(
+        "local.retention.bytes", "log.local.retention.bytes", _LONG, -2, between(-2),
+        "There is no tiered storage: retention.bytes says what is kept.", _NO_EFFECT,
+    ),
+    _Row(
+        "local.retention.ms", "log.local.retention.ms", _LONG, -2, between(-2),
+        "There is no tiered storage: retention.ms says what is kept.", _NO_EFFECT,
     ),
     _Row(
         "follower.replication.throttled.replicas", "", _LIST, "", throttled_replicas,
@@ -99,6 +132,14 @@ _TOPIC_ROWS: Final = (
     _Row(
         "max.message.bytes", "message.max.bytes", _INT, 1_048_588, between(0),
         "Largest record batch accepted.",
+    ),
+    _Row(
+        "message.downconversion.enable", "", _BOOLEAN, None, None,
+        "Gone since Kafka 4 and still sent by older tools; old record formats are never served.", _NO_EFFECT,
+    ),
+    _Row(
+        "message.format.version", "", _STRING, None, None,
+        "Gone since Kafka 4 and still sent by older tools; there is one record format.", _NO_EFFECT,
     ),
     _Row(
         "message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", _LONG, 3_600_000, between(0),
@@ -126,13 +167,20 @@ _TOPIC_ROWS: Final = (
         "Replicas that must hold a message before it is acknowledged to a producer with acks=all.",
     ),
     _Row(
-        "preallocate", "log.preallocate", _BOOLEAN, "false",
-        only(False, "false (Martlet lets segment files grow as they are written)"),
-        "Whether a segment's file takes its full size when it is made.",
+        "preallocate", "log.preallocate", _BOOLEAN, "false", None,
+        "Segment files grow as they are written.", _NO_EFFECT,
+    ),
+    _Row(
+        "remote.log.copy.disable", "", _BOOLEAN, "false", None,
+        "There is no tiered storage.", _NO_EFFECT,
+    ),
+    _Row(
+        "remote.log.delete.on.disable", "", _BOOLEAN, "false", None,
+        "There is no tiered storage.", _NO_EFFECT,
     ),
     _Row(
         "remote.storage.enable", "", _BOOLEAN, "false", only(False, "false (Martlet has no tiered storage)"),
-        "Whether old segments move to remote storage.",
+        "There is no tiered storage: only false is taken.", _REFUSED,
     ),
     _Row(
         "retention.bytes", "log.retention.bytes", _LONG, -1, between(-1),
@@ -148,12 +196,11 @@ _TOPIC_ROWS: Final = (
     ),
     _Row(
         "segment.index.bytes", "log.index.size.max.bytes", _INT, 10_485_760, between(4),
-        "Accepted for compatibility: Martlet's index files grow with their segment and need no limit.",
+        "Index files grow with their segment and need no limit.", _NO_EFFECT,
     ),
     _Row(
-        "segment.jitter.ms", "log.roll.jitter.ms", _LONG, 0,
-        only(0, "0 (Martlet begins new segments exactly after segment.ms)"),
-        "Random part of segment.ms.",
+        "segment.jitter.ms", "log.roll.jitter.ms", _LONG, 0, between(0),
+        "Up to so much earlier than segment.ms a new segment is begun, each partition at a time of its own.",
     ),
     _Row(
         "segment.ms", "log.roll.ms", _LONG, _WEEK_MS, between(1),
@@ -169,86 +216,28 @@ _TOPIC_ROWS: Final = (
 # milliseconds, having no default of its own, wins over them.
 _IN_OTHER_UNITS: Final = {
     "log.retention.ms": (Inherited("log.retention.minutes", 60_000), Inherited("log.retention.hours", 3_600_000)),
+    "log.roll.jitter.ms": (Inherited("log.roll.jitter.hours", 3_600_000),),
     "log.roll.ms": (Inherited("log.roll.hours", 3_600_000),),
 }
-
-
-def _read_only(
-    name: str, type_: ConfigType, default: str | None, doc: str, *, only_when_set: bool = False
-) -> ConfigDef:
-    return ConfigDef(name=name, type=type_, default=default, doc=doc, read_only=True, only_when_set=only_when_set)
-
-
-_FIXED_BROKER_CONFIGS: Final = (
-    _read_only("auto.create.topics.enable", _BOOLEAN, "true", "Whether a topic is made when a client first names it."),
-    _read_only("connections.max.idle.ms", _LONG, "600000", "A connection without requests is closed after this time."),
-    _read_only("default.replication.factor", _INT, "1", "Replicas of a topic made without a number."),
-    _read_only("delete.topic.enable", _BOOLEAN, "true", "Whether clients may delete topics."),
-    _read_only("fetch.max.bytes", _INT, "57671680", "Largest answer to one fetch."),
-    _read_only("log.cleaner.backoff.ms", _LONG, "15000", "Time between looks for segments to compact."),
-    _read_only("log.cleaner.enable", _BOOLEAN, "true", "Whether compacted topics are compacted."),
-    _read_only("log.flush.offset.checkpoint.interval.ms", _INT, "5000", "Time between writes of the recovery points."),
-    _read_only("log.retention.check.interval.ms", _LONG, "300000", "Time between looks for segments to delete."),
-    _read_only("log.retention.hours", _INT, "168", "Age beyond which segments are deleted, unless set in finer units."),
-    _read_only("log.retention.minutes", _INT, None, "Age beyond which segments are deleted, unless set in ms."),
-    _read_only("log.roll.hours", _INT, "168", "Age at which a new segment is begun, unless set in ms."),
-    _read_only("num.partitions", _INT, "1", "Partitions of a topic made without a number."),
-    _read_only(
-        "producer.id.expiration.ms", _INT, "86400000", "An idempotent producer is forgotten when silent so long."
-    ),
-    _read_only("socket.request.max.bytes", _INT, "104857600", "Largest request accepted."),
-)
-
-_CHANGEABLE_BROKER_CONFIGS: Final = (
-    ConfigDef(
-        name="follower.replication.throttled.rate",
-        type=_LONG,
-        default=str(LONG_MAX),
-        check=between(1),
-        doc="Bytes per second with which the replicas in follower.replication.throttled.replicas are copied here.",
-    ),
-    ConfigDef(
-        name="leader.replication.throttled.rate",
-        type=_LONG,
-        default=str(LONG_MAX),
-        check=between(1),
-        doc="Accepted for compatibility: Martlet slows copying down where it is received.",
-    ),
-)
-
-_STATED_BROKER_CONFIGS: Final = (
-    ("advertised.listeners", _STRING, "Addresses told to clients."),
-    ("broker.id", _INT, "Number of this broker, unique in its cluster."),
-    ("broker.rack", _STRING, "Failure zone of this broker."),
-    ("group.initial.rebalance.delay.ms", _INT, "Time a new group waits for more members before its first assignment."),
-    ("group.max.session.timeout.ms", _INT, "Longest session timeout a member may ask for."),
-    ("group.max.size", _INT, "Members a group may have."),
-    ("group.min.session.timeout.ms", _INT, "Shortest session timeout a member may ask for."),
-    ("listeners", _STRING, "Addresses this broker serves."),
-    ("log.dirs", _STRING, "Directories that hold the messages."),
-    ("max.connections", _INT, "Connections served at once."),
-    ("max.connections.per.ip", _INT, "Connections served at once from one address."),
-    ("node.id", _INT, "Number of this broker, unique in its cluster."),
-    ("offsets.retention.minutes", _INT, "Time for which offsets of an empty group are kept."),
-    ("offsets.topic.num.partitions", _INT, "Partitions of the internal topic for group offsets."),
-    ("offsets.topic.replication.factor", _SHORT, "Replicas of the internal topic for group offsets."),
-    ("transaction.max.timeout.ms", _INT, "Longest transaction timeout a producer may ask for."),
-    ("transaction.state.log.min.isr", _INT, "In-sync replicas the internal topic for transactions needs."),
-    ("transaction.state.log.num.partitions", _INT, "Partitions of the internal topic for transactions."),
-    ("transaction.state.log.replication.factor", _SHORT, "Replicas of the internal topic for transactions."),
-)
 
 
 def _topic_config(row: _Row) -> ConfigDef:
     inherits = (Inherited(row.broker), *_IN_OTHER_UNITS.get(row.broker, ())) if row.broker else ()
     return ConfigDef(
-        name=row.topic, type=row.type, default=str(row.default), check=row.check, doc=row.doc, inherits=inherits
+        name=row.topic,
+        type=row.type,
+        default=None if row.default is None else str(row.default),
+        check=row.check,
+        doc=row.doc,
+        inherits=inherits,
+        only_when_set=row.default is None,
+        effect=row.effect,
     )
 
 
 def _broker_twin(row: _Row) -> ConfigDef:
     default = None if row.broker in _IN_OTHER_UNITS else str(row.default)
-    return ConfigDef(name=row.broker, type=row.type, default=default, check=row.check, doc=row.doc)
+    return ConfigDef(name=row.broker, type=row.type, default=default, check=row.check, doc=row.doc, effect=row.effect)
 
 
 def _by_name(*definitions: ConfigDef) -> dict[str, ConfigDef]:
@@ -258,8 +247,7 @@ def _by_name(*definitions: ConfigDef) -> dict[str, ConfigDef]:
 TOPIC_CONFIGS: Final = _by_name(*(_topic_config(row) for row in _TOPIC_ROWS))
 
 BROKER_CONFIGS: Final = _by_name(
-    *(_broker_twin(row) for row in _TOPIC_ROWS if row.broker),
-    *_CHANGEABLE_BROKER_CONFIGS,
-    *_FIXED_BROKER_CONFIGS,
-    *(_read_only(name, type_, None, doc, only_when_set=True) for name, type_, doc in _STATED_BROKER_CONFIGS),
+    *(_broker_twin(row) for row in _TOPIC_ROWS if row.broker), *BROKER_ROWS, *GROUP_BROKER_ROWS
 )
+
+GROUP_CONFIGS: Final = _by_name(*GROUP_ROWS)

@@ -1,11 +1,14 @@
-"""Which value is in force: what a topic or a broker sets itself, what it inherits, and the default.
+"""Which value is in force: what a topic, a broker or a group sets itself, what it inherits, and the default.
 
 Rules: pure lookups over the tables; changing settings is in `config_changes.py`.
 
 How it works. A broker's settings come in three layers, later ones losing: changed at run time for this broker,
 changed at run time for the whole cluster, given at start. A topic's setting is the topic's own, else the first of the
-broker's names for it that any layer sets, else the default. Everything is looked up when asked for, because there
-are thousands of topics and few of them are ever asked.
+broker's names for it that any layer sets, else the default; so is a group's. Everything is looked up when asked for,
+because there are thousands of topics and few of them are ever asked.
+
+The synonyms shown are Kafka's: of the names at the broker the first one and those after it, and so none at all while
+only an older name, such as `log.retention.hours`, gives the value.
 
 Invariant: (V1) every value handed out was read by its definition without complaint: a stored value that this version
 refuses (another version wrote it) counts as not set.
@@ -15,6 +18,7 @@ Proved by: tests/unit/cluster/test_configs.py
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from typing import Final, NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode
@@ -26,12 +30,13 @@ from martlet.cluster.config_definition import (
     Inherited,
     Value,
 )
-from martlet.cluster.config_tables import BROKER_CONFIGS, FLUSH_MODES, TOPIC_CONFIGS
+from martlet.cluster.config_tables import BROKER_CONFIGS, FLUSH_MODES, GROUP_CONFIGS, TOPIC_CONFIGS
 from martlet.cluster.records import NO_CONFIGS
 
 __all__ = [
     "BROKER_CONFIGS",
     "FLUSH_MODES",
+    "GROUP_CONFIGS",
     "NO_LAYERS",
     "TOPIC_CONFIGS",
     "BrokerLayers",
@@ -43,6 +48,7 @@ __all__ = [
     "EffectiveConfig",
     "Value",
     "effective_broker_config",
+    "effective_group_config",
     "effective_topic_config",
     "parse_topic_config",
 ]
@@ -72,8 +78,23 @@ class BrokerLayers:
 
 NO_LAYERS: Final = BrokerLayers()
 
-_TOPIC_DEFAULTS: Final = {name: definition.read(definition.default) for name, definition in TOPIC_CONFIGS.items()}
-_BROKER_DEFAULTS: Final = {name: definition.read(definition.default) for name, definition in BROKER_CONFIGS.items()}
+
+class _Scope(NamedTuple):
+    """One kind of thing that has configurations."""
+
+    table: Mapping[str, ConfigDef]
+    defaults: Mapping[str, Value]
+    source: ConfigSource
+    """What is said of a value that the thing sets itself; a broker's come in layers that say it."""
+
+
+def _scope(table: Mapping[str, ConfigDef], source: ConfigSource) -> _Scope:
+    return _Scope(table, {name: definition.read(definition.default) for name, definition in table.items()}, source)
+
+
+_TOPICS: Final = _scope(TOPIC_CONFIGS, ConfigSource.TOPIC)
+_BROKERS: Final = _scope(BROKER_CONFIGS, ConfigSource.UNKNOWN)
+_GROUPS: Final = _scope(GROUP_CONFIGS, ConfigSource.GROUP)
 
 
 class ConfigSynonym(NamedTuple):
@@ -109,13 +130,13 @@ class _Candidate(NamedTuple):
 
 
 class EffectiveConfig:
-    """The values in force for one topic or one broker; a cheap view that computes what is asked of it."""
+    """The values in force for one topic, broker or group; a cheap view that computes what is asked of it."""
 
-    __slots__ = ("_defaults", "_layers", "_overrides", "_table")
+    __slots__ = ("_layers", "_overrides", "_scope", "_table")
 
-    def __init__(self, table: Mapping[str, ConfigDef], overrides: Mapping[str, str], layers: BrokerLayers) -> None:
-        self._table = table
-        self._defaults = _BROKER_DEFAULTS if table is BROKER_CONFIGS else _TOPIC_DEFAULTS
+    def __init__(self, scope: _Scope, overrides: Mapping[str, str], layers: BrokerLayers) -> None:
+        self._scope = scope
+        self._table = scope.table
         self._overrides = overrides
         self._layers = layers
 
@@ -124,7 +145,7 @@ class EffectiveConfig:
         definition = self._table[name]
         strongest = next(self._chain(definition))
         if strongest.synonym.source is ConfigSource.DEFAULT:
-            return self._defaults[name]
+            return self._scope.defaults[name]
         return definition.read(strongest.value)
 
     def number(self, name: str) -> int:
@@ -158,7 +179,7 @@ class EffectiveConfig:
         definition = self._table[name]
         chain = tuple(self._chain(definition))
         winner = chain[0]
-        synonyms = tuple(each.synonym for each in chain if each.synonym.value is not None)
+        synonyms = self._shown_synonyms(definition, chain)
         if definition.sensitive:
             synonyms = tuple(each._replace(value=None) for each in synonyms)
         return ConfigEntry(
@@ -176,13 +197,36 @@ class EffectiveConfig:
         """All entries by name, or those asked for; names that do not exist are left out, as Kafka does."""
         chosen = self._table if names is None else [name for name in self._table if name in set(names)]
         found = (self.entry(name) for name in chosen)
-        return [entry for entry in found if entry.value is not None or not self._table[entry.name].only_when_set]
+        known = [entry for entry in found if entry.value is not None or not self._table[entry.name].only_when_set]
+        return [*known, *(entry for entry in self._unknown_entries() if names is None or entry.name in names)]
+
+    def _unknown_entries(self) -> Iterator[ConfigEntry]:
+        """What was set at a broker under names that are not in the table: without the value, which may be a secret."""
+        if self._table is not BROKER_CONFIGS:
+            return
+        layers = (
+            (self._layers.dynamic_broker, ConfigSource.DYNAMIC_BROKER),
+            (self._layers.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        )
+        found = [(name, source) for layer, source in layers for name in sorted(layer.keys() - self._table.keys())]
+        for name in dict.fromkeys(name for name, _ in found):
+            synonyms = tuple(ConfigSynonym(name, None, source) for each, source in found if each == name)
+            yield ConfigEntry(name, None, synonyms[0].source, True, True, synonyms, ConfigType.UNKNOWN, "")
+
+    def _shown_synonyms(self, definition: ConfigDef, chain: tuple[_Candidate, ...]) -> tuple[ConfigSynonym, ...]:
+        """Those from the first name at the broker on; a topic's setting that the broker has no name for has none."""
+        shown = [each.synonym for each in chain if each.synonym.value is not None]
+        own = shown[:1] if chain[0].synonym.source is self._scope.source else []
+        if not definition.inherits and self._table is TOPIC_CONFIGS:
+            return tuple(own)
+        first = definition.inherits[0].name if definition.inherits else definition.name
+        return (*own, *dropwhile(lambda each: each.name != first, shown[len(own) :]))
 
     def _chain(self, definition: ConfigDef) -> Iterator[_Candidate]:
         """What sets this value, strongest first, down to the default, which is always there."""
         own = self._overrides.get(definition.name)
         if own is not None and _is_readable(definition, own):
-            yield _Candidate(ConfigSynonym(definition.name, own, ConfigSource.TOPIC), own)
+            yield _Candidate(ConfigSynonym(definition.name, own, self._scope.source), own)
         if self._table is BROKER_CONFIGS:
             yield from self._layered(definition, Inherited(definition.name))
         for inherited in definition.inherits:
@@ -200,12 +244,17 @@ class EffectiveConfig:
 
 def effective_topic_config(overrides: Mapping[str, str], layers: BrokerLayers = NO_LAYERS) -> EffectiveConfig:
     """The settings of a topic that sets `overrides` itself, on a broker with these layers."""
-    return EffectiveConfig(TOPIC_CONFIGS, overrides, layers)
+    return EffectiveConfig(_TOPICS, overrides, layers)
 
 
 def effective_broker_config(layers: BrokerLayers) -> EffectiveConfig:
     """The settings of a broker."""
-    return EffectiveConfig(BROKER_CONFIGS, NO_CONFIGS, layers)
+    return EffectiveConfig(_BROKERS, NO_CONFIGS, layers)
+
+
+def effective_group_config(overrides: Mapping[str, str], layers: BrokerLayers = NO_LAYERS) -> EffectiveConfig:
+    """The settings of a group that sets `overrides` itself, on a broker with these layers."""
+    return EffectiveConfig(_GROUPS, overrides, layers)
 
 
 def parse_topic_config(name: str, text: str) -> Value:

@@ -20,6 +20,8 @@ class LogOptions:
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * _DAY_MS
+    segment_jitter_ms: int = 0
+    """Up to so much earlier than after `segment_ms` a segment is sealed."""
     index_interval_bytes: int = 4096
     retention_ms: int = 7 * _DAY_MS
     retention_bytes: int = UNLIMITED
@@ -35,6 +37,10 @@ class LogOptions:
     timestamp_after_max_ms: int = 3_600_000
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = _DAY_MS
+    compression: int | None = None
+    """The codec that every batch shall have; None leaves each as its producer made it."""
+    compression_level: int | None = None
+    """How hard that codec tries; None for what it does by itself."""
 
     @property
     def bounds_past_timestamps(self) -> bool:

@@ -19,6 +19,7 @@ Proved by: tests/unit/log/test_partition_log.py, tests/properties/test_log_model
 
 from collections.abc import Callable
 from typing import Final
+from zlib import crc32
 
 from martlet.base.disk import Disk, DiskFile
 from martlet.base.errors import ApiError, ErrorCode, LogDamaged
@@ -329,7 +330,9 @@ class PartitionLog:
         active, options = self._segments.active, self._options
         if active.size == 0:
             return False
-        roll_ms = min(options.segment_ms, options.max_compaction_lag_ms) if options.compact else options.segment_ms
+        roll_ms = self._roll_age_ms(active)
+        if options.compact:
+            roll_ms = min(roll_ms, options.max_compaction_lag_ms)
         since_ms = active.first_timestamp()
         if not 0 <= since_ms <= now_ms:
             since_ms = self._active_since_ms
@@ -672,7 +675,7 @@ class PartitionLog:
         active = self._segments.active
         if active.size:
             first_ms = active.first_timestamp()
-            self._roll_after_ms = _NEVER if first_ms == NO_TIMESTAMP else first_ms + self._options.segment_ms
+            self._roll_after_ms = _NEVER if first_ms == NO_TIMESTAMP else first_ms + self._roll_age_ms(active)
             if (
                 active.size + size > min(self._options.segment_bytes, POSITION_MAX)
                 or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
@@ -680,6 +683,14 @@ class PartitionLog:
             ):
                 self.roll(now_ms)
         return self._segments.active
+
+    def _roll_age_ms(self, segment: Segment) -> int:
+        """The age at which a segment is sealed: drawn from its name, so that it stays while it is asked again."""
+        options = self._options
+        jitter_ms = min(options.segment_jitter_ms, options.segment_ms)
+        if not jitter_ms:
+            return options.segment_ms
+        return options.segment_ms - crc32(f"{self.partition}/{segment.base_offset}".encode()) % jitter_ms
 
     def _begin_epoch(self, leader_epoch: int, base_offset: int) -> None:
         invariant(leader_epoch > self.epochs.latest_epoch, "leader epochs in a log never go back")

@@ -15,14 +15,13 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.log.options import LogOptions
 from martlet.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, crc_matches, read_batch_header
 from martlet.wire.compression import Compression
+from martlet.wire.records.layout import RECORD_BYTES_MIN
 from martlet.wire.records.record import Record, read_records
 
 OPENED_BYTES_MAX: Final = 64 << 20
 """What the records of one batch may decompress to where a broker has to look inside."""
 
 _NO_TIMESTAMP: Final = -1
-_RECORD_BYTES_MIN: Final = 7
-"""Length, attributes, two deltas, two lengths and a header count, of one byte each."""
 _ZSTD_SINCE_VERSION: Final = 7
 _UNKNOWN_BITS: Final = ~0x1F
 _CONTROL_BIT: Final = 0x20
@@ -56,20 +55,13 @@ def check_client_batch(
         raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {attributes & 7} cannot come with version {produce_version}"
         )
-    if size > options.max_message_bytes:
-        raise ApiError(
-            ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, the topic allows {options.max_message_bytes}"
-        )
-    if size > options.segment_bytes:
-        raise ApiError(
-            ErrorCode.RECORD_LIST_TOO_LARGE, f"the batch has {size} bytes, a segment only {options.segment_bytes}"
-        )
+    check_batch_size(size, options)
     if header.batch_length + 12 != size or not crc_matches(records, 0, header):
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the batch is cut short or its checksum does not match")
     if (
         header.record_count <= 0
         or header.record_count != header.last_offset_delta + 1
-        or (not attributes & 7 and header.record_count * _RECORD_BYTES_MIN > size - HEADER_BYTES)
+        or (not attributes & 7 and header.record_count * RECORD_BYTES_MIN > size - HEADER_BYTES)
         or attributes & (_UNKNOWN_BITS | _LOG_APPEND_TIME_BIT)
         or header.producer_id < -1
         or (header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0))
@@ -81,6 +73,18 @@ def check_client_batch(
     if not options.log_append_time:
         _check_times(records, header, options, now_ms)
     return header
+
+
+def check_batch_size(size: int, options: LogOptions) -> None:
+    """Refuse a batch that is larger than the topic allows."""
+    if size > options.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, the topic allows {options.max_message_bytes}"
+        )
+    if size > options.segment_bytes:
+        raise ApiError(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"the batch has {size} bytes, a segment only {options.segment_bytes}"
+        )
 
 
 def _not_one_batch(header: BatchHeader, size: int) -> ApiError:
@@ -99,7 +103,7 @@ def _invalid(header: BatchHeader) -> ApiError:
     attributes = header.attributes
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         detail = f"{header.record_count} records do not fit offsets 0 to {header.last_offset_delta}"
-    elif not attributes & 7 and header.record_count * _RECORD_BYTES_MIN > header.size - HEADER_BYTES:
+    elif not attributes & 7 and header.record_count * RECORD_BYTES_MIN > header.size - HEADER_BYTES:
         detail = f"{header.size} bytes cannot hold {header.record_count} records"
     elif attributes & _CONTROL_BIT:
         detail = "only brokers write control batches"

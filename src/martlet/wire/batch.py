@@ -211,13 +211,13 @@ def build_batch(
     return rebuild_batch(header, encode_records(records, timestamps[0]))
 
 
-def rebuild_batch(header: BatchHeader, records: Buffer) -> bytes:
+def rebuild_batch(header: BatchHeader, records: Buffer, level: int | None = None) -> bytes:
     """A batch with all that `header` says but length and checksum, which follow from `records`.
 
     `records` are uncompressed and become compressed as the header's attributes say. Compaction uses this to keep some
     of a batch's records: their offset and time deltas stay true because base offset and base timestamp stay.
     """
-    body = compress(header.compression, records) if header.attributes & COMPRESSION_MASK else records
+    body = compress(header.compression, records, level) if header.attributes & COMPRESSION_MASK else records
     checksummed = _CHECKSUMMED.pack(*header[5:])
     crc = crc32c(body, crc32c(checksummed))
     batch_length = HEADER_BYTES - LENGTH_OVERHEAD_BYTES + len(body)

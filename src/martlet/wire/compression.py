@@ -36,6 +36,10 @@ _CHUNK_LENGTH: Final = Struct(">i")
 _GZIP_FORMAT: Final = 31
 _GZIP_LEVEL: Final = 6
 _ZSTD_LEVEL: Final = 3
+_LZ4_FAST: Final = 0
+_LZ4_LEVEL: Final = 9
+_LZ4_LEVELS: Final = (3, 16)
+"""Those of its thorough way."""
 _ZSTD_PROBE_BYTES: Final = 128 * 1024
 
 _SNAPPY_EXPANSION_MAX: Final = 64
@@ -59,19 +63,22 @@ class DecompressionLimit(ApiError):
         super().__init__(ErrorCode.MESSAGE_TOO_LARGE, f"the records decompress to more than {max_bytes} bytes")
 
 
-def compress(kind: int, data: Buffer) -> bytes:
-    """`data` in the given codec; NONE only copies."""
+def compress(kind: int, data: Buffer, level: int | None = None) -> bytes:
+    """`data` in the given codec; NONE only copies. Levels are those of Kafka's settings, Snappy has none."""
     if kind == Compression.NONE:
         return bytes(data)
     if kind == Compression.GZIP:
-        compressor = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_FORMAT)
+        compressor = zlib.compressobj(_GZIP_LEVEL if level is None else level, zlib.DEFLATED, _GZIP_FORMAT)
         return compressor.compress(data) + compressor.flush()
     if kind == Compression.SNAPPY:
         return compress_snappy(data, xerial=True)
     if kind == Compression.LZ4:
-        return bytes(lz4.frame.compress(data, block_linked=False, store_size=False))
+        # Kafka's default, 9, stands for the fast way; every other level for the thorough one.
+        is_fast = level is None or level == _LZ4_LEVEL
+        effort = _LZ4_FAST if is_fast else max(_LZ4_LEVELS[0], min(level or 0, _LZ4_LEVELS[1]))
+        return bytes(lz4.frame.compress(data, compression_level=effort, block_linked=False, store_size=False))
     if kind == Compression.ZSTD:
-        return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
+        return zstandard.ZstdCompressor(level=_ZSTD_LEVEL if level is None else level).compress(data)
     raise _unknown(kind)
 
 

@@ -184,6 +184,7 @@ class ReplicaTableBench:
                 image=image,
                 partitions=self.table,
                 logs=self.logs,
+                topic_settings=topic_settings,
                 metrics=self.metrics,
                 address_for=lambda link: link.local,
                 checkpoint=self._checkpoint,

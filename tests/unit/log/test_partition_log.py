@@ -183,6 +183,27 @@ def test_a_quiet_segment_rolls_by_the_clock() -> None:
     assert log.segment_count == 2
 
 
+def test_a_segments_jitter_lets_each_segment_roll_at_a_time_of_its_own() -> None:
+    log = open_log(new_disk(), LogOptions(segment_ms=1000, segment_jitter_ms=600))
+    ages = []
+    for _ in range(12):
+        now_ms = NOW_MS
+        append(log, batch_of(b"a", timestamp_ms=now_ms))
+        while not log.maybe_roll(now_ms):
+            now_ms += 1
+        ages.append(now_ms - NOW_MS)
+    assert all(400 < age <= 1001 for age in ages), ages
+    assert len(set(ages)) > 6
+    again = open_log(new_disk(), LogOptions(segment_ms=1000, segment_jitter_ms=600))
+    append(again, batch_of(b"a"))
+    # Not drawn again at each look, and no other for a batch that comes than for the clock.
+    assert not again.maybe_roll(NOW_MS + ages[0] - 1)
+    append(again, batch_of(b"b", timestamp_ms=NOW_MS + ages[0] - 1))
+    assert again.segment_count == 1
+    append(again, batch_of(b"c", timestamp_ms=NOW_MS + ages[0]))
+    assert again.segment_count == 2
+
+
 def test_records_without_timestamps_roll_by_the_age_of_their_segment() -> None:
     log = open_log(new_disk(), LogOptions(segment_ms=1000))
     append(log, batch_of(b"v", timestamp_ms=-1))

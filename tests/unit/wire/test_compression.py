@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+from collections.abc import Sequence
 from contextlib import suppress
 
 import cramjam
@@ -34,6 +35,20 @@ def test_what_was_compressed_comes_back(codec: Compression, data: bytes) -> None
 @pytest.mark.parametrize("codec", CODECS)
 def test_text_gets_smaller(codec: Compression) -> None:
     assert len(compress(codec, TEXT)) < len(TEXT) // 2
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"),
+    [
+        (Compression.GZIP, (-1, *range(1, 10))),
+        (Compression.SNAPPY, (3,)),
+        (Compression.LZ4, range(1, 18)),
+        (Compression.ZSTD, (-131_072, -7, *range(1, 23))),
+    ],
+)
+def test_every_level_that_kafka_allows_can_be_read_again(codec: Compression, levels: Sequence[int]) -> None:
+    for level in levels:
+        assert decompress(codec, compress(codec, TEXT, level), max_bytes=len(TEXT)) == TEXT
 
 
 @pytest.mark.parametrize("codec", list(Compression))

@@ -40,6 +40,7 @@ from martlet.cluster.config_changes import (
     alter_topic_configs,
     replace_broker_configs,
     replace_topic_configs,
+    unknown_broker_names,
 )
 from martlet.cluster.configs import NO_LAYERS, BrokerLayers
 from martlet.cluster.keys import (
@@ -307,7 +308,11 @@ class TopicAdmin:
             configs = compute(stored.configs)
             return None if validate_only or configs == stored.configs else plan_broker_configs(stored, configs)
 
+        before = self._image.broker_configs(broker)
         await self._carry_out(decide)
+        for name in unknown_broker_names(self._image.broker_configs(broker)):
+            if name not in before:
+                logger.warning("the broker setting %r is kept, but unknown here: it has no effect", name[:80])
 
     # --- lookups
 

@@ -5,8 +5,8 @@ does not see version 0. v7 zstd, v8 per-record errors, v10 leader hints, v13 top
 - One batch for a partition; a second one in the same request is refused with INVALID_REQUEST.
 - Partitions are independent: one refused batch does not harm the others of the request.
 - Batches are appended as they arrived, inside the receive buffer, before the next request is looked at; answers wait.
-- Where records must be opened (compacted topics, a bound on old timestamps) large compressed batches are opened in a
-  thread, and later requests of the connection wait for it.
+- Where records must be opened (compacted topics, a bound on old timestamps) or brought into another codec (see
+  `compression.type`), large batches are worked on in a thread, and later requests of the connection wait for it.
 - acks=0 gets no answer; when such a publish fails the connection is closed, which is how the client learns of it.
 - acks=1 is answered when this broker holds the batch (where the policy is `commit`: on its disk); acks=all when it is
   committed, that is when every replica in sync holds it. With one replica that is the same.
@@ -28,6 +28,7 @@ from martlet.broker.partitions.partition import LONG_CHECK_BYTES, Partition
 from martlet.broker.routing.leader_hint import add_leader_hints
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.request import Link, Reply
+from martlet.log.recompression import needs_recompression, recompress
 from martlet.log.validation import InvalidRecords, check_client_batch
 from martlet.observe.metrics import DropReason
 from martlet.wire.api_keys import ApiKey
@@ -60,8 +61,11 @@ _PASSING_REASONS: Final = (
 _TopicResults = list[tuple[str | None, bytes | None, list[ProducePartitionResult]]]
 
 
-_Checked = dict[int, BatchHeader | ApiError]
-"""Results of checks made beforehand, by the identity of the batch's view."""
+_Batch = tuple[memoryview, BatchHeader]
+"""A batch as it is to be appended."""
+
+_Checked = dict[int, _Batch | ApiError]
+"""Results of checks made beforehand, by the identity of the view of the batch as it came."""
 
 
 class _Awaited(NamedTuple):
@@ -78,7 +82,8 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
     """Append everything now; answer now or when it is committed."""
     version = reply.header.api_version
     request = parse_produce_request(frame[reply.header.body_position :], version)
-    if len(frame) >= LONG_CHECK_BYTES and _needs_long_checks(broker, request):
+    may_take_long = len(frame) >= LONG_CHECK_BYTES or broker.topic_settings.recompresses
+    if may_take_long and _needs_long_checks(broker, request):
         # The receive buffer is needed for other requests while a thread looks at this one.
         copy = memoryview(bytearray(frame))[reply.header.body_position :]
         _check_in_thread(broker, link, parse_produce_request(copy, version), reply)
@@ -107,12 +112,12 @@ def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, rep
                 if partition in appended_to:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "a request carries one batch for a partition")
                 appended_to.add(partition)
-                header = checked.get(id(records)) or _check(partition, records, version, now_ms)
-                if isinstance(header, ApiError):
-                    raise header
+                batch = checked.get(id(records)) or _check(partition, records, version, now_ms)
+                if isinstance(batch, ApiError):
+                    raise batch
                 if by_all and not partition.has_enough_in_sync:
                     partition.check_enough_in_sync()
-                appended = partition.append(cast(memoryview, records), header, now_ms=now_ms)
+                appended = partition.append(*batch, now_ms=now_ms)
             except ApiError as error:
                 has_errors = True
                 results.append(_refused(index, error))
@@ -193,11 +198,14 @@ def _open_partition(broker: BrokerServices, topic: ProduceTopic, index: int) -> 
         return None
 
 
-def _check(partition: Partition, records: memoryview | None, version: int, now_ms: int) -> BatchHeader:
-    return check_client_batch(records, partition.log.options, now_ms=now_ms, produce_version=version)
+def _check(partition: Partition, records: memoryview | None, version: int, now_ms: int) -> _Batch:
+    options = partition.log.options
+    header = check_client_batch(records, options, now_ms=now_ms, produce_version=version)
+    batch = cast(memoryview, records)
+    return recompress(batch, header, options) if needs_recompression(header, options) else (batch, header)
 
 
-def _try_check(partition: Partition, records: memoryview, version: int, now_ms: int) -> BatchHeader | ApiError:
+def _try_check(partition: Partition, records: memoryview, version: int, now_ms: int) -> _Batch | ApiError:
     try:
         return _check(partition, records, version, now_ms)
     except ApiError as error:

@@ -31,16 +31,18 @@ from martlet.cluster.records import PartitionRecord
 from martlet.cluster.topic_names import is_internal_topic
 from martlet.log.log_slice import Appended, LogSlice
 from martlet.log.partition_log import PartitionLog
+from martlet.log.recompression import needs_recompression
 from martlet.observe.metrics import TopicCounters
 from martlet.replication.follower import FollowerReplica
 from martlet.replication.leader import LeaderReplica, ReplicationOptions
-from martlet.wire.batch import BatchHeader, read_batch_header
+from martlet.wire.batch import HEADER_BYTES, BatchHeader, read_batch_header
 from martlet.wire.compression import Compression
 
 logger = logging.getLogger(__name__)
 
 LONG_CHECK_BYTES: Final = 16_384
-"""A compressed batch from this size on is opened in a thread where it has to be opened at all."""
+"""A compressed batch from this size on is opened in a thread where it has to be opened at all, and one that is to be
+compressed is compressed there."""
 
 
 WRITE_BACK_BYTES: Final = 32 << 20
@@ -259,11 +261,19 @@ class Partition:
             self.leader.check_enough_in_sync()
 
     def check_takes_long(self, records: memoryview) -> bool:
-        """Whether checking this batch means decompressing much, which must not happen on the event loop."""
+        """Whether checking this batch means (de)compressing much, which must not happen on the event loop."""
         options = self.log.options
-        if len(records) < LONG_CHECK_BYTES or not (options.compact or options.bounds_past_timestamps):
+        if len(records) < HEADER_BYTES:
             return False
-        return read_batch_header(records).compression != Compression.NONE
+        is_large = len(records) >= LONG_CHECK_BYTES
+        if options.compression is None and not (is_large and (options.compact or options.bounds_past_timestamps)):
+            return False
+        header = read_batch_header(records)
+        is_compressed = header.compression != Compression.NONE
+        if needs_recompression(header, options):
+            # How much a compressed batch holds is not known before it is opened.
+            return is_large or is_compressed
+        return is_large and is_compressed and (options.compact or options.bounds_past_timestamps)
 
     def append(self, records: memoryview, header: BatchHeader, *, now_ms: int) -> Appended:
         """Append one batch that `check_client_batch` has passed; raises ApiError when it is refused."""

@@ -5,7 +5,8 @@ What wins over what is decided in `martlet.cluster.configs`; here the winners be
 flusher use.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from martlet.base.ids import BrokerId, TopicPartition
@@ -20,8 +21,19 @@ from martlet.cluster.image import MetadataImage
 from martlet.cluster.records import TopicRecord
 from martlet.log.options import LogOptions
 from martlet.replication.leader import ReplicationOptions
+from martlet.wire.compression import Compression
 
 _KNOWN_MAX: Final = 1_000
+_PRODUCER_ID_EXPIRATION: Final = "producer.id.expiration.ms"
+_CODECS: Final[Mapping[str, int | None]] = {
+    "producer": None,
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+_WITH_LEVEL: Final = ("gzip", "lz4", "zstd")
 
 
 class FlushSettings(NamedTuple):
@@ -52,6 +64,8 @@ class TopicSettings:
         self._lag_time_max_ms = settings.replica_lag_time_max_ms
         self._lag_messages_max = settings.replica_lag_messages_max or None
         self._known: dict[Hashable, _InForce] = {}
+        self.recompresses = False
+        """Whether some topic has asked for a codec of its own, so that batches must be looked at before others."""
 
     def layers(self) -> BrokerLayers:
         """This broker's settings, layer by layer."""
@@ -98,22 +112,30 @@ class TopicSettings:
                 lag_time_max_ms=self._lag_time_max_ms,
                 lag_messages_max=self._lag_messages_max,
             )
-            known = _InForce(read_log_options(config), read_flush_settings(config), replication)
+            log_options = replace(
+                read_log_options(config), producer_id_expiration_ms=self.broker_config().number(_PRODUCER_ID_EXPIRATION)
+            )
+            self.recompresses = self.recompresses or log_options.compression is not None
+            known = _InForce(log_options, read_flush_settings(config), replication)
             self._known[key] = known
         return known
 
 
 def read_flush_settings(config: EffectiveConfig) -> FlushSettings:
     """The flush settings among a topic's configurations."""
-    return FlushSettings(config.text("martlet.flush"), config.number("flush.ms"), config.number("flush.messages"))
+    return FlushSettings(
+        config.text("martlet.flush"), max(config.number("flush.ms"), 1), config.number("flush.messages")
+    )
 
 
 def read_log_options(config: EffectiveConfig) -> LogOptions:
     """The log's options among a topic's configurations."""
     policies = config.words("cleanup.policy")
+    codec = config.text("compression.type")
     return LogOptions(
         segment_bytes=config.number("segment.bytes"),
         segment_ms=config.number("segment.ms"),
+        segment_jitter_ms=config.number("segment.jitter.ms"),
         index_interval_bytes=config.number("index.interval.bytes"),
         retention_ms=config.number("retention.ms"),
         retention_bytes=config.number("retention.bytes"),
@@ -128,6 +150,8 @@ def read_log_options(config: EffectiveConfig) -> LogOptions:
         timestamp_before_max_ms=config.number("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=config.number("message.timestamp.after.max.ms"),
         file_delete_delay_ms=config.number("file.delete.delay.ms"),
+        compression=_CODECS[codec],
+        compression_level=config.number(f"compression.{codec}.level") if codec in _WITH_LEVEL else None,
     )
 
 
