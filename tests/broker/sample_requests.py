@@ -36,6 +36,7 @@ from martlet.wire.messages import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_partition_reassignments,
@@ -113,6 +114,7 @@ def _data_message(key: ApiKey, topic: str) -> Any:
         ),
         ApiKey.INIT_PRODUCER_ID: lambda: init_producer_id.InitProducerIdRequest(transaction_timeout_ms=1000),
         ApiKey.FIND_COORDINATOR: lambda: find_coordinator.FindCoordinatorRequest(coordinator_keys=["g"], key="g"),
+        ApiKey.LIST_CONFIG_RESOURCES: lambda: list_config_resources.ListConfigResourcesRequest([2, 32]),
         ApiKey.DESCRIBE_PRODUCERS: lambda: describe_producers.DescribeProducersRequest(
             [describe_producers.TopicRequest(topic, [0])]
         ),

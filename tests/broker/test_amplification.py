@@ -42,6 +42,7 @@ from martlet.wire.messages.delete_records import DeleteRecordsPartition, DeleteR
 from martlet.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from martlet.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from martlet.wire.messages.find_coordinator import FindCoordinatorRequest
+from martlet.wire.messages.list_config_resources import ListConfigResourcesRequest
 from martlet.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from martlet.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from martlet.wire.produce import encode_produce_request
@@ -165,6 +166,7 @@ MESSAGES: dict[ApiKey, tuple[int, Callable[[str], Any]]] = {
     ApiKey.CREATE_TOPICS: (7, _create_topics),
     ApiKey.DELETE_RECORDS: (2, _delete_records),
     ApiKey.DESCRIBE_PRODUCERS: (0, _describe_producers),
+    ApiKey.LIST_CONFIG_RESOURCES: (1, lambda topic: ListConfigResourcesRequest([2, 4, 32] * TIMES)),
     ApiKey.FIND_COORDINATOR: (4, _find_coordinator),
     ApiKey.ELECT_LEADERS: (2, _elect_leaders),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (1, _alter_partition_reassignments),

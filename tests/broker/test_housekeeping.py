@@ -8,6 +8,11 @@ import pytest
 from martlet.base.errors import ErrorCode
 from martlet.testing.running_broker import RunningBroker
 from martlet.wire.messages.delete_topics import DeleteTopicsRequest
+from martlet.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import (
     batch_of,
@@ -83,6 +88,31 @@ def test_compaction_keeps_the_last_message_of_every_key_at_its_offset(make_broke
         records = {record.offset: record.value for record in read_all(client, topic)}
         assert all(records[offset] == value for offset, value in last.values())
         assert list_offset(client, topic, LATEST).offset == closing + 1, "the end is still reachable"
+
+
+def test_the_pause_between_compactions_is_changed_while_the_broker_runs(make_broker: MakeBroker) -> None:
+    running = make_broker(cleaner_interval_ms=3_600_000)
+    with RawClient(running.bootstrap_servers) as client:
+        topic = create_topic(client, cleanup_policy="compact", segment_bytes="5000", min_cleanable_dirty_ratio="0.01")
+        for _ in range(50):
+            publish(client, topic, batch_of(bytes(400), key=b"one"))
+        changes = [AlterableConfig("log.cleaner.backoff.ms", 0, "100")]
+        request = IncrementalAlterConfigsRequest([AlterConfigsResource(4, "", changes)])
+        assert client.call(request, 1).responses[0].error_code == ErrorCode.NONE
+        wait_until(lambda: len(read_all(client, topic)) < 25, "old values are gone", within_seconds=20)
+
+
+def test_a_topic_that_deletes_nothing_and_compacts_nothing_keeps_everything(make_broker: MakeBroker) -> None:
+    running = make_broker(**BUSY)
+    with RawClient(running.bootstrap_servers) as client:
+        kept = create_topic(client, cleanup_policy="", segment_bytes="5000", retention_bytes="5000", retention_ms="1")
+        gone = create_topic(client, cleanup_policy="delete", segment_bytes="5000", retention_bytes="5000")
+        for topic in (kept, gone):
+            for _ in range(20):
+                publish(client, topic, batch_of(bytes(1000), key=b"one"))
+        wait_until(lambda: list_offset(client, gone, EARLIEST).offset > 0, "retention has been applied")
+        assert list_offset(client, kept, EARLIEST).offset == 0
+        assert len(read_all(client, kept)) == 20
 
 
 def test_tombstones_remove_their_keys_in_the_end(make_broker: MakeBroker) -> None:

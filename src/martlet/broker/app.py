@@ -29,7 +29,7 @@ from martlet.broker.administration.controller import Controller, ControllerOptio
 from martlet.broker.administration.topic_admin import TopicAdmin
 from martlet.broker.coordinators.group_coordinator import GroupCoordinator
 from martlet.broker.coordinators.group_lag import GroupLag
-from martlet.broker.coordinators.group_settings import group_options, watch_groups
+from martlet.broker.coordinators.group_settings import consumer_times, group_options, watch_groups
 from martlet.broker.coordinators.offsets_topic import OffsetsTopic
 from martlet.broker.coordinators.topics_view import ImageTopics
 from martlet.broker.disk_space import DiskSpace
@@ -172,11 +172,11 @@ class BrokerApp:
         partitions.may_act = membership.keeper.may_act
         partitions.on_log_given_up = membership.log_is_given_up
         await self._open_partitions(feed, logs, partitions)
-        housekeeping = Housekeeping(settings, self._clock, logs, partitions, self._metrics)
+        housekeeping = Housekeeping(settings, self._clock, logs, partitions, self._metrics, topic_settings)
         housekeeping.start()
         self._stack.push_async_callback(housekeeping.aclose)
         self._start_replication(me, commits, feed, logs, partitions, topic_settings)
-        groups = self._start_groups(feed, admin, partitions)
+        groups = self._start_groups(feed, admin, partitions, topic_settings)
         departures = Departures(self._clock)
         feed.add_listener(departures.follow)
         self.services = services = BrokerServices(
@@ -331,12 +331,15 @@ class BrokerApp:
         except DiskFull as error:
             logger.warning("no space for a clean stop (%s); the next start looks at the logs, as after a crash", error)
 
-    def _start_groups(self, feed: MetadataFeed, admin: TopicAdmin, partitions: PartitionTable) -> GroupCoordinator:
+    def _start_groups(
+        self, feed: MetadataFeed, admin: TopicAdmin, partitions: PartitionTable, topic_settings: TopicSettings
+    ) -> GroupCoordinator:
         settings = self.settings
         topic = OffsetsTopic(
             feed.image, admin, settings.offsets_topic_partitions, settings.offsets_topic_replication_factor
         )
-        options, ids = group_options(self.settings), IdSource(self._ports.randomness)
+        options = group_options(settings, consumer_times(feed.image, topic_settings))
+        ids = IdSource(self._ports.randomness)
 
         def make_machine() -> "GroupsMachine":
             # With the first shard: a broker without groups starts sooner without all that belongs to them.

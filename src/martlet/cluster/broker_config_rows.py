@@ -75,7 +75,7 @@ _HONOURED: Final = (
     ),
     _changeable(
         "log.cleaner.backoff.ms", _LONG, 15_000, between(0),
-        "Time between looks for segments to compact, at least 100 ms.",
+        "Time between looks for segments to compact, at least 50 ms.",
     ),
     _changeable(
         "producer.id.expiration.ms", _INT, 86_400_000, between(1),

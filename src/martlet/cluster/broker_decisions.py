@@ -28,6 +28,7 @@ from martlet.cluster.keys import (
     PRODUCER_ID_COUNTER_KEY,
     broker_config_key,
     broker_key,
+    group_config_key,
     partition_key,
 )
 from martlet.cluster.records import (
@@ -35,6 +36,7 @@ from martlet.cluster.records import (
     ClusterRecord,
     ConfigRecord,
     Endpoint,
+    GroupConfigRecord,
     PartitionRecord,
     decode_broker,
     decode_cluster,
@@ -211,6 +213,15 @@ def plan_broker_configs(stored: ConfigRecord, configs: Mapping[str, str]) -> Com
     """Give a broker, or the cluster's defaults, these run-time settings, already checked."""
     key = broker_config_key(stored.broker)
     return CommitPlan({key: stored.mod_revision}, {key: encode_configs(replace(stored, configs=configs))})
+
+
+def plan_group_configs(stored: GroupConfigRecord, configs: Mapping[str, str]) -> CommitPlan:
+    """Give a group these settings, already checked; one that sets nothing leaves nothing behind."""
+    key = group_config_key(stored.group)
+    compares = {key: stored.mod_revision}
+    if not configs:
+        return CommitPlan(compares, deletes=(key,))
+    return CommitPlan(compares, {key: encode_configs(replace(stored, configs=configs))})
 
 
 def plan_producer_ids(counter: Entry | None, count: int) -> tuple[CommitPlan, range]:

@@ -28,12 +28,14 @@ from martlet.cluster.keys import (
     CLUSTER_KEY,
     CONTROLLER_KEY,
     DRAIN_PREFIX,
+    GROUP_CONFIG_PREFIX,
     LIVE_PREFIX,
     PARTITION_PREFIX,
     TOPIC_PREFIX,
     read_broker_config_key,
     read_broker_key,
     read_drain_key,
+    read_group_config_key,
     read_live_key,
     read_partition_key,
     topic_key,
@@ -44,6 +46,7 @@ from martlet.cluster.records import (
     ClusterRecord,
     ConfigRecord,
     DrainRecord,
+    GroupConfigRecord,
     LiveRecord,
     PartitionRecord,
     RoleRecord,
@@ -52,6 +55,7 @@ from martlet.cluster.records import (
     decode_cluster,
     decode_configs,
     decode_drain,
+    decode_group_configs,
     decode_live,
     decode_partition,
     decode_role,
@@ -104,6 +108,8 @@ class ImageDelta:
     """Whether another process, or none, has the controller's role now."""
     drains: tuple[BrokerId, ...] = ()
     """Brokers that are to be drained from now on, or no longer."""
+    group_configs: tuple[str, ...] = ()
+    """Groups whose settings changed; they look at them with every heartbeat by themselves."""
 
     @property
     def has_changes(self) -> bool:
@@ -116,6 +122,7 @@ class ImageDelta:
             or self.live
             or self.controller
             or self.drains
+            or self.group_configs
         )
 
     @property
@@ -140,12 +147,13 @@ class _Topic(NamedTuple):
 class _Touched:
     """What a step has laid hands on, with the state before it."""
 
-    __slots__ = ("broker_configs", "brokers", "drains", "live", "topics")
+    __slots__ = ("broker_configs", "brokers", "drains", "group_configs", "live", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[TopicId, _Topic | None] = {}
         self.brokers: dict[BrokerId, BrokerRecord | None] = {}
         self.broker_configs: dict[BrokerId | None, None] = {}
+        self.group_configs: dict[str, None] = {}
         self.live: dict[BrokerId, LiveRecord | None] = {}
         self.drains: dict[BrokerId, DrainRecord | None] = {}
 
@@ -160,6 +168,7 @@ class MetadataImage:
         """The process with the controller's role; None while nobody has it."""
         self._brokers: dict[BrokerId, BrokerRecord] = {}
         self._broker_configs: dict[BrokerId | None, ConfigRecord] = {}
+        self._group_configs: dict[str, GroupConfigRecord] = {}
         self._live: dict[BrokerId, LiveRecord] = {}
         self._drains: dict[BrokerId, DrainRecord] = {}
         self._by_name: dict[str, _Topic] = {}
@@ -215,6 +224,19 @@ class MetadataImage:
     def broker_config_record(self, broker: BrokerId | None) -> ConfigRecord:
         """The same with the revision it was read at."""
         return self._broker_configs.get(broker) or ConfigRecord(broker)
+
+    def group_configs(self, group: str) -> Mapping[str, str]:
+        """What a group sets itself."""
+        record = self._group_configs.get(group)
+        return record.configs if record is not None else NO_CONFIGS
+
+    def group_config_record(self, group: str) -> GroupConfigRecord:
+        """The same with the revision it was read at."""
+        return self._group_configs.get(group) or GroupConfigRecord(group)
+
+    def groups_with_configs(self) -> list[str]:
+        """The ids of the groups that set something themselves."""
+        return sorted(self._group_configs)
 
     def topic(self, name: str) -> TopicRecord | None:
         found = self._by_name.get(name)
@@ -288,6 +310,8 @@ class MetadataImage:
             self._take_broker(event, touched)
         elif key.startswith(BROKER_CONFIG_PREFIX):
             self._take_broker_configs(event, touched)
+        elif key.startswith(GROUP_CONFIG_PREFIX):
+            self._take_group_configs(event, touched)
         elif key.startswith(LIVE_PREFIX):
             self._take_live(event, touched)
         elif key.startswith(DRAIN_PREFIX):
@@ -329,6 +353,14 @@ class MetadataImage:
             self._brokers[broker] = decode_broker(event.entry)
         else:
             self._brokers.pop(broker, None)
+
+    def _take_group_configs(self, event: Event, touched: _Touched) -> None:
+        group = read_group_config_key(event.key)
+        touched.group_configs[group] = None
+        if event.entry is not None:
+            self._group_configs[group] = decode_group_configs(event.entry)
+        else:
+            self._group_configs.pop(group, None)
 
     def _take_broker_configs(self, event: Event, touched: _Touched) -> None:
         broker = read_broker_config_key(event.key)
@@ -397,6 +429,7 @@ class MetadataImage:
             drains=tuple(
                 sorted(broker for broker, before in touched.drains.items() if before != self._drains.get(broker))
             ),
+            group_configs=tuple(touched.group_configs),
         )
 
 

@@ -9,6 +9,7 @@
     partition/<topic id>/<index>      PartitionRecord; exists before its topic does and counts from then on only
     unfinished/<topic id>             UnfinishedRecord: a topic too large for one commit is being made
     config/broker/<id>                ConfigRecord of one broker; `config/broker/default` is the cluster's
+    config/group/<quoted id>          GroupConfigRecord of one group; absent while it sets nothing
     counter/<name>                    a decimal number: the next one to give away
 
 Invariant: (K1) a topic that is visible has all its partitions: they are written before or with the topic record
@@ -17,6 +18,7 @@ and deleted with it.
 
 from functools import lru_cache
 from typing import Final
+from urllib.parse import quote, unquote
 
 from martlet.base.ids import BrokerId, TopicId, format_topic_id, parse_topic_id
 
@@ -33,6 +35,7 @@ TOPIC_PREFIX: Final = "topic/"
 PARTITION_PREFIX: Final = "partition/"
 UNFINISHED_PREFIX: Final = "unfinished/"
 BROKER_CONFIG_PREFIX: Final = "config/broker/"
+GROUP_CONFIG_PREFIX: Final = "config/group/"
 
 _parse_again = lru_cache(maxsize=4096)(parse_topic_id)
 """A topic's partitions come in rows of a hundred, all with the same id."""
@@ -77,6 +80,11 @@ def broker_config_key(broker: BrokerId | None) -> str:
     return DEFAULT_BROKER_CONFIG_KEY if broker is None else f"{BROKER_CONFIG_PREFIX}{broker}"
 
 
+def group_config_key(group: str) -> str:
+    """The settings of one group, whose id may hold any characters."""
+    return GROUP_CONFIG_PREFIX + quote(group, safe="")
+
+
 def read_partition_key(key: str) -> tuple[TopicId, int]:
     """Topic id and index of a partition's key."""
     _, topic_id, index = key.split("/")
@@ -102,3 +110,7 @@ def read_drain_key(key: str) -> BrokerId:
 def read_broker_config_key(key: str) -> BrokerId | None:
     name = key.removeprefix(BROKER_CONFIG_PREFIX)
     return None if name == "default" else BrokerId(int(name))
+
+
+def read_group_config_key(key: str) -> str:
+    return unquote(key.removeprefix(GROUP_CONFIG_PREFIX))

@@ -24,6 +24,7 @@ from martlet.cluster.keys import (
     read_broker_config_key,
     read_broker_key,
     read_drain_key,
+    read_group_config_key,
     read_live_key,
     read_partition_key,
     read_unfinished_key,
@@ -205,6 +206,15 @@ class ConfigRecord:
     mod_revision: int = field(default=0, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class GroupConfigRecord:
+    """What one group sets itself."""
+
+    group: str
+    configs: Mapping[str, str] = field(default_factory=dict)
+    mod_revision: int = field(default=0, compare=False)
+
+
 # --- writing
 
 
@@ -277,7 +287,7 @@ def encode_unfinished(record: UnfinishedRecord) -> bytes:
     return _write({"name": record.name, "maker": record.maker})
 
 
-def encode_configs(record: ConfigRecord) -> bytes:
+def encode_configs(record: ConfigRecord | GroupConfigRecord) -> bytes:
     return _write({"configs": dict(record.configs)})
 
 
@@ -371,6 +381,13 @@ def decode_configs(entry: Entry) -> ConfigRecord:
     return _read(
         entry,
         lambda value: ConfigRecord(read_broker_config_key(entry.key), value.get("configs", {}), entry.mod_revision),
+    )
+
+
+def decode_group_configs(entry: Entry) -> GroupConfigRecord:
+    return _read(
+        entry,
+        lambda value: GroupConfigRecord(read_group_config_key(entry.key), value.get("configs", {}), entry.mod_revision),
     )
 
 

@@ -1,6 +1,16 @@
 """The limits and times of the groups machine; the broker fills them from its settings."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class ConsumerTimes(NamedTuple):
+    """The times of one KIP-848 group, which it may set itself; 0 is no interval."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,5 +35,13 @@ class GroupsOptions:
     """The first is the default."""
     consumer_regex_refresh_ms: int = 600_000
     """A regular expression is matched anew against the topics at least this often."""
+    consumer_times_of: Callable[[str], ConsumerTimes | None] = lambda group_id: None
+    """What a group sets itself; None is nothing. Asked with every heartbeat, since it may change."""
     group_id_bytes_max: int = 4_096
     topics_per_member_max: int = 10_000
+
+    def consumer_times(self, group_id: str) -> ConsumerTimes:
+        """The times in force for a KIP-848 group."""
+        return self.consumer_times_of(group_id) or ConsumerTimes(
+            self.consumer_session_timeout_ms, self.consumer_heartbeat_interval_ms, 0
+        )

@@ -14,7 +14,8 @@ async def test_a_kill_after_a_topic_was_deleted_does_not_look_like_the_loss_of_i
     bench.logs.checkpoint()
     delta = bench.metadata.commit(CommitPlan(deletes=(topic_key("orders"), partition_key(TOPIC_ID, 0))))
     follow_metadata(bench.table, bench.metadata.image, delta)
-    housekeeping = Housekeeping(BrokerSettings(), bench.clock, bench.logs, bench.table, bench.metrics)
+    settings = bench.services.topic_settings
+    housekeeping = Housekeeping(BrokerSettings(), bench.clock, bench.logs, bench.table, bench.metrics, settings)
     await housekeeping.apply_retention()
     await housekeeping.aclose()
     await bench.table.flusher.aclose()

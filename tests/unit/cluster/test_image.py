@@ -4,6 +4,7 @@ import pytest
 
 from martlet.base.errors import InvariantViolation, StorageFailure
 from martlet.base.ids import BrokerId
+from martlet.cluster.broker_decisions import plan_group_configs
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.keys import broker_config_key, partition_key, topic_key
 from martlet.cluster.records import ClusterRecord, ConfigRecord, encode_cluster, encode_configs
@@ -133,6 +134,22 @@ def test_brokers_and_their_settings_are_followed() -> None:
     delta = store.commit(CommitPlan(deletes=(broker_config_key(None), "broker/2")))
     assert store.image.broker_configs(None) == {}
     assert [each.id for each in store.image.brokers()] == [1]
+
+
+def test_the_settings_of_groups_are_followed() -> None:
+    store = FollowedStore()
+    ids = ["plain", "a/b %41.\u00fc", "default"]
+    for group in ids:
+        configs = {"consumer.session.timeout.ms": "50000"}
+        delta = store.commit(plan_group_configs(store.image.group_config_record(group), configs))
+        assert delta.group_configs == (group,)
+        assert store.image.group_configs(group) == configs
+    assert store.image.groups_with_configs() == sorted(ids)
+    assert store.image.broker_configs(None) == {}
+    delta = store.commit(plan_group_configs(store.image.group_config_record(ids[1]), {}))
+    assert delta.group_configs == (ids[1],)
+    assert store.image.group_configs(ids[1]) == {}
+    assert store.image.groups_with_configs() == ["default", "plain"]
 
 
 def test_the_cluster_has_an_id_once_it_is_made() -> None:

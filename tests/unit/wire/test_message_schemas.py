@@ -55,6 +55,7 @@ ADVERTISED = {
     "describe_groups": range(7),
     "list_groups": range(6),
     "delete_groups": range(3),
+    "list_config_resources": range(2),
 }
 """What Kafka 4.3 advertises for the APIs that we have classes for."""
 

@@ -30,6 +30,7 @@ from martlet.cluster.broker_decisions import (
     Registration,
     is_registered_as,
     plan_broker_configs,
+    plan_group_configs,
     plan_own_elections,
     plan_producer_ids,
     plan_registration,
@@ -37,8 +38,10 @@ from martlet.cluster.broker_decisions import (
 from martlet.cluster.config_changes import (
     ConfigChange,
     alter_broker_configs,
+    alter_group_configs,
     alter_topic_configs,
     replace_broker_configs,
+    replace_group_configs,
     replace_topic_configs,
     unknown_broker_names,
 )
@@ -199,6 +202,24 @@ class TopicAdmin:
         """Give a broker, or all of them when None, exactly these run-time settings (AlterConfigs)."""
         await self._set_broker_configs(broker, lambda _: replace_broker_configs(configs), validate_only)
 
+    # --- groups
+
+    async def alter_group_configs(
+        self, group: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        """Change some of a group's settings (IncrementalAlterConfigs); there need be no such group yet."""
+        await self._set_group_configs(
+            group, lambda stored: alter_group_configs(stored, changes, self._layers()), validate_only
+        )
+
+    async def replace_group_configs(
+        self, group: str, configs: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
+        """Give a group exactly these settings (AlterConfigs)."""
+        await self._set_group_configs(group, lambda _: replace_group_configs(configs, self._layers()), validate_only)
+
+    # --- registration
+
     async def register_broker(self, registration: Registration) -> BrokerRecord:
         """Register this process under a new incarnation; the first one of all makes the cluster."""
         new_cluster_id, new_replica_secret = self._ids.text_id(), self._ids.text_id()
@@ -313,6 +334,16 @@ class TopicAdmin:
         for name in unknown_broker_names(self._image.broker_configs(broker)):
             if name not in before:
                 logger.warning("the broker setting %r is kept, but unknown here: it has no effect", name[:80])
+
+    async def _set_group_configs(
+        self, group: str, compute: Callable[[Mapping[str, str]], Mapping[str, str]], validate_only: bool
+    ) -> None:
+        def decide() -> CommitPlan | None:
+            stored = self._image.group_config_record(group)
+            configs = compute(stored.configs)
+            return None if validate_only or configs == stored.configs else plan_group_configs(stored, configs)
+
+        await self._carry_out(decide)
 
     # --- lookups
 

@@ -1,17 +1,23 @@
 """From the broker's settings to the limits of the groups machine, and from its machines to what operators see."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from martlet.broker.coordinators.group_coordinator import GroupCoordinator
+from martlet.broker.partitions.topic_settings import TopicSettings
 from martlet.broker.settings import BrokerSettings
-from martlet.groups.options import GroupsOptions
+from martlet.cluster.image import MetadataImage
+from martlet.groups.options import ConsumerTimes, GroupsOptions
 from martlet.observe.metrics import BrokerMetrics
 
-_MINUTE_MS = 60_000
+_MINUTE_MS: Final = 60_000
+_ASSIGNMENT_INTERVAL: Final = "group.consumer.assignment.interval.ms"
 
 
-def group_options(settings: BrokerSettings) -> GroupsOptions:
+def group_options(
+    settings: BrokerSettings, consumer_times_of: Callable[[str], ConsumerTimes | None] = lambda group_id: None
+) -> GroupsOptions:
     """What the settings say about groups."""
     return GroupsOptions(
         group_max_size=settings.group_max_size,
@@ -23,7 +29,29 @@ def group_options(settings: BrokerSettings) -> GroupsOptions:
         consumer_max_size=settings.consumer_group_max_size,
         consumer_session_timeout_ms=settings.consumer_group_session_timeout_ms,
         consumer_heartbeat_interval_ms=settings.consumer_group_heartbeat_interval_ms,
+        consumer_times_of=consumer_times_of,
     )
+
+
+def consumer_times(image: MetadataImage, settings: TopicSettings) -> Callable[[str], ConsumerTimes | None]:
+    """What groups set themselves, and what was set for all of them at run time."""
+
+    def times_of(group_id: str) -> ConsumerTimes | None:
+        layers = settings.layers()
+        if not (
+            image.group_configs(group_id)
+            or _ASSIGNMENT_INTERVAL in layers.dynamic_broker
+            or _ASSIGNMENT_INTERVAL in layers.dynamic_default
+        ):
+            return None
+        config = settings.group_config(group_id)
+        return ConsumerTimes(
+            config.number("consumer.session.timeout.ms"),
+            config.number("consumer.heartbeat.interval.ms"),
+            config.number("consumer.assignment.interval.ms"),
+        )
+
+    return times_of
 
 
 def watch_groups(groups: GroupCoordinator, metrics: BrokerMetrics) -> None:

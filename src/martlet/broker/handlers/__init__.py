@@ -33,6 +33,7 @@ from martlet.broker.handlers import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_partition_reassignments,
@@ -85,5 +86,6 @@ SERVED: Final = (
     unregister_broker,
     consumer_group_heartbeat,
     consumer_group_describe,
+    list_config_resources,
     describe_topic_partitions,
 )

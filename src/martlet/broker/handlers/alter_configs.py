@@ -1,11 +1,18 @@
-"""AlterConfigs 0–2: replace all settings of a topic or broker; what is not named goes back to its default.
+"""AlterConfigs 0–2: replace all settings of a topic, broker or group; what is not named goes back to its default.
 
 The old form of IncrementalAlterConfigs, kept because clients still send it.
 """
 
 from typing import Final
 
-from martlet.broker.administration.config_resources import BROKER, TOPIC, parse_broker_name, unknown_resource_type
+from martlet.broker.administration.config_resources import (
+    BROKER,
+    GROUP,
+    TOPIC,
+    check_group_name,
+    parse_broker_name,
+    unknown_resource_type,
+)
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.request import RequestContext, outcome_of
 from martlet.wire.api_keys import ApiKey
@@ -40,5 +47,8 @@ async def _replace(broker: BrokerServices, resource: AlterConfigsResource, valid
     elif resource.resource_type == BROKER:
         target = parse_broker_name(broker, resource.resource_name)
         await broker.admin.replace_broker_configs(target, configs, validate_only=validate_only)
+    elif resource.resource_type == GROUP:
+        check_group_name(resource.resource_name)
+        await broker.admin.replace_group_configs(resource.resource_name, configs, validate_only=validate_only)
     else:
         raise unknown_resource_type(resource.resource_type)

@@ -1,15 +1,23 @@
-"""DescribeConfigs 1–4: settings of topics and brokers with where each value comes from.
+"""DescribeConfigs 1–4: settings of topics, brokers and groups with where each value comes from.
 
-v3 adds types and explanations. Resource types: topic 2, broker 4; others have no settings here and are answered with
-INVALID_REQUEST. A broker's name is its id; the empty name means the cluster-wide defaults changed at run time. A broker
-tells its own settings only, except for `martlet.drain`, which every broker tells of every other.
+v3 adds types and explanations. Resource types: topic 2, broker 4, group 32, which need not exist; others have no
+settings here and are answered with INVALID_REQUEST. A broker's name is its id; the empty name means the cluster-wide
+defaults changed at run time. A broker tells its own settings only, except for `martlet.drain`, which every broker tells
+of every other.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.broker.administration.config_resources import BROKER, TOPIC, parse_broker_name, unknown_resource_type
+from martlet.broker.administration.config_resources import (
+    BROKER,
+    GROUP,
+    TOPIC,
+    check_group_name,
+    parse_broker_name,
+    unknown_resource_type,
+)
 from martlet.broker.administration.drain_config import DRAIN, asks_only_for_drain, drain_entry
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.request import RequestContext
@@ -77,6 +85,9 @@ def _entries(broker: BrokerServices, asked: DescribeConfigsResource) -> Sequence
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return broker.topic_settings.topic_config(topic).entries(names)
+    if asked.resource_type == GROUP:
+        check_group_name(asked.resource_name)
+        return broker.topic_settings.group_config(asked.resource_name).entries(names)
     if asked.resource_type == BROKER:
         if asks_only_for_drain(names):
             return [drain_entry(broker, asked.resource_name)]

@@ -1,12 +1,19 @@
-"""IncrementalAlterConfigs 0–1: change single settings of topics and brokers; a resource succeeds or fails as a whole.
+"""IncrementalAlterConfigs 0–1: change single settings of topics, brokers and groups.
 
-Operations: set 0, delete 1, append 2, subtract 3, the last two for lists only. `martlet.drain` is a setting of a broker
-that any broker changes, see `drain_config.py`.
+A resource succeeds or fails as a whole. Operations: set 0, delete 1, append 2, subtract 3, the last two for lists only.
+`martlet.drain` is a setting of a broker that any broker changes, see `drain_config.py`.
 """
 
 from typing import Final
 
-from martlet.broker.administration.config_resources import BROKER, TOPIC, parse_broker_name, unknown_resource_type
+from martlet.broker.administration.config_resources import (
+    BROKER,
+    GROUP,
+    TOPIC,
+    check_group_name,
+    parse_broker_name,
+    unknown_resource_type,
+)
 from martlet.broker.administration.drain_config import DRAIN, change_drain
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.request import RequestContext, outcome_of
@@ -51,5 +58,8 @@ async def _alter(broker: BrokerServices, resource: AlterConfigsResource, repeats
     elif resource.resource_type == BROKER:
         target = parse_broker_name(broker, resource.resource_name)
         await broker.admin.alter_broker_configs(target, changes, validate_only=validate_only)
+    elif resource.resource_type == GROUP:
+        check_group_name(resource.resource_name)
+        await broker.admin.alter_group_configs(resource.resource_name, changes, validate_only=validate_only)
     else:
         raise unknown_resource_type(resource.resource_type)

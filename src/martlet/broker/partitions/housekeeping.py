@@ -18,6 +18,7 @@ from martlet.base.errors import StorageFailure
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.scrubbing import Scrubber
+from martlet.broker.partitions.topic_settings import TopicSettings
 from martlet.broker.settings import BrokerSettings
 from martlet.log.log_directory import LogDirectory
 from martlet.observe.metrics import BrokerMetrics
@@ -26,6 +27,10 @@ logger = logging.getLogger(__name__)
 
 _DISK_CHECK_MS: Final = 1_000
 _SCRUB_MS: Final = 1_000
+_COMPACTION_PAUSE_MIN_MS: Final = 50
+"""Kafka allows no pause at all, which here would be a loop that does nothing else."""
+_NOTICE_MS: Final = 1_000
+"""So soon a changed interval counts, also in a pause that has begun."""
 
 
 class Housekeeping:
@@ -38,7 +43,9 @@ class Housekeeping:
         logs: LogDirectory,
         partitions: PartitionTable,
         metrics: BrokerMetrics,
+        topic_settings: TopicSettings,
     ) -> None:
+        self._topic_settings = topic_settings
         self._settings = settings
         self._clock = clock
         self._logs = logs
@@ -53,7 +60,7 @@ class Housekeeping:
         # At once: a broker that dies again and again must not look at the same batches each time.
         self._every(settings.checkpoint_interval_ms, self.checkpoint, delay_ms=0)
         self._every(settings.retention_check_interval_ms, self.apply_retention)
-        self._every(settings.cleaner_interval_ms, self.compact)
+        self._every(self._compaction_pause_ms, self.compact)
         self._every(_DISK_CHECK_MS, self.watch_disk)
         if settings.scrub_bytes_per_second:
             self._every(_SCRUB_MS, self._scrubber.scrub)
@@ -131,15 +138,23 @@ class Housekeeping:
     async def _in_worker(self, work: Callable[[], object]) -> None:
         await asyncio.get_running_loop().run_in_executor(self._worker, work)
 
-    def _every(self, interval_ms: int, duty: Callable[[], Awaitable[None]], delay_ms: int | None = None) -> None:
-        first_ms = interval_ms if delay_ms is None else delay_ms
-        name = f"martlet-{duty.__name__}"
-        self._tasks.append(asyncio.create_task(self._repeat(first_ms, interval_ms, duty), name=name))
+    def _compaction_pause_ms(self) -> int:
+        configured_ms = self._topic_settings.broker_config().number("log.cleaner.backoff.ms")
+        return max(configured_ms, _COMPACTION_PAUSE_MIN_MS)
 
-    async def _repeat(self, first_ms: int, interval_ms: int, duty: Callable[[], Awaitable[None]]) -> None:
-        pause_ms = first_ms
+    def _every(
+        self, interval_ms: int | Callable[[], int], duty: Callable[[], Awaitable[None]], delay_ms: int | None = None
+    ) -> None:
+        """Do it again and again, first after `delay_ms` if that is given."""
+        name = f"martlet-{duty.__name__}"
+        self._tasks.append(asyncio.create_task(self._repeat(interval_ms, duty, delay_ms), name=name))
+
+    async def _repeat(
+        self, interval_ms: int | Callable[[], int], duty: Callable[[], Awaitable[None]], delay_ms: int | None
+    ) -> None:
+        pause_ms = interval_ms if delay_ms is None else delay_ms
         while True:
-            await asyncio.sleep(pause_ms / 1000)
+            await _pause(pause_ms)
             pause_ms = interval_ms
             try:
                 await duty()
@@ -147,3 +162,15 @@ class Housekeeping:
                 logger.error("%s failed: %s", duty.__name__, failure)
             except Exception:
                 logger.exception("%s failed", duty.__name__)
+
+
+async def _pause(interval_ms: int | Callable[[], int]) -> None:
+    """Sleep for so long, or until an interval that may change is no longer than what was slept already."""
+    if not callable(interval_ms):
+        await asyncio.sleep(interval_ms / 1000)
+        return
+    slept_ms = 0
+    while (left_ms := interval_ms() - slept_ms) > 0:
+        step_ms = min(left_ms, _NOTICE_MS)
+        await asyncio.sleep(step_ms / 1000)
+        slept_ms += step_ms

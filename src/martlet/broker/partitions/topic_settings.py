@@ -1,5 +1,5 @@
-"""From configurations to behaviour: the log options, flush settings and replication rules of a topic, and this broker's
-own settings by Kafka's names.
+"""From configurations to behaviour: the log options, flush settings and replication rules of a topic, the settings of a
+group, and this broker's own by Kafka's names.
 
 What wins over what is decided in `martlet.cluster.configs`; here the winners become the values that the log and the
 flusher use.
@@ -12,9 +12,11 @@ from typing import Final, NamedTuple
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.broker.settings import BrokerSettings
 from martlet.cluster.configs import (
+    BROKER_CONFIGS,
     BrokerLayers,
     EffectiveConfig,
     effective_broker_config,
+    effective_group_config,
     effective_topic_config,
 )
 from martlet.cluster.image import MetadataImage
@@ -80,6 +82,9 @@ class TopicSettings:
 
     def broker_config(self) -> EffectiveConfig:
         return effective_broker_config(self.layers())
+
+    def group_config(self, group: str) -> EffectiveConfig:
+        return effective_group_config(self._image.group_configs(group), self.layers())
 
     def flush(self, topic: TopicRecord) -> FlushSettings:
         """When this topic's batches are forced to the device."""
@@ -168,6 +173,7 @@ def static_configs(settings: BrokerSettings, *, kafka_address: str, log_director
         "auto.create.topics.enable": str(settings.auto_create_topics).lower(),
         "num.partitions": str(settings.default_partitions),
         "default.replication.factor": str(settings.default_replication_factor),
+        **_consumer_group_configs(settings),
         "group.initial.rebalance.delay.ms": str(settings.group_initial_rebalance_delay_ms),
         "group.max.session.timeout.ms": str(settings.group_max_session_timeout_ms),
         "group.max.size": str(settings.group_max_size),
@@ -185,3 +191,15 @@ def static_configs(settings: BrokerSettings, *, kafka_address: str, log_director
         "log.flush.offset.checkpoint.interval.ms": str(settings.checkpoint_interval_ms),
         "log.retention.check.interval.ms": str(settings.retention_check_interval_ms),
     }
+
+
+def _consumer_group_configs(settings: BrokerSettings) -> dict[str, str]:
+    """The times of consumer groups; what this broker was started with is always among what a group may set."""
+    session_ms, heartbeat_ms = settings.consumer_group_session_timeout_ms, settings.consumer_group_heartbeat_interval_ms
+    configs: dict[str, str] = {}
+    for name, value in (("session.timeout.ms", session_ms), ("heartbeat.interval.ms", heartbeat_ms)):
+        least, greatest = f"group.consumer.min.{name}", f"group.consumer.max.{name}"
+        configs[f"group.consumer.{name}"] = str(value)
+        configs[least] = str(min(value, int(BROKER_CONFIGS[least].default or 0)))
+        configs[greatest] = str(max(value, int(BROKER_CONFIGS[greatest].default or 0)))
+    return configs

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class AssignmentDue:
-    """A timer is set that will make a new target assignment for this big group."""
+    """A timer is set that will make a new target assignment for this group."""
 
     group_id: str
 

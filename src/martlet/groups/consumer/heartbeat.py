@@ -123,14 +123,16 @@ class MemberUpdate:
         group = self.group
         bumped = any(isinstance(record, ConsumerGroupStored) for record in self.records)
         if bumped or group.epoch > group.target_epoch:
-            if self._size() <= AT_ONCE_MEMBERS_MAX:
+            interval_ms = self.options.consumer_times(group.group_id).assignment_interval_ms
+            may_be_at_once = interval_ms == 0 or group.target_epoch == 0
+            if may_be_at_once and self._size() <= AT_ONCE_MEMBERS_MAX:
                 outlook = outlook or outlook_of(group)
                 target = make_target(group, outlook, self.topics, self.options)
                 self.records += target.records
                 return outlook.epoch, target.partitions[member_id]
             if not group.assignment_due:
                 self.records.append(AssignmentDue(group.group_id))
-                self.timers.append(SetTimer(("assign", group.group_id), ASSIGN_DELAY_MS))
+                self.timers.append(SetTimer(("assign", group.group_id), interval_ms or ASSIGN_DELAY_MS))
         if self.replaced is None:
             return group.target_epoch, group.target_of(member_id)
         inherited = group.target_of(self.replaced.member_id)
@@ -162,11 +164,12 @@ def heartbeat(
     group, options = update.group, update.options
     owned = owned_partitions(request)
     current = update.run(_stored_after(update, request, caller, member_id), owned, now_ms)
-    update.timers.append(SetTimer(("session", group.group_id, member_id), options.consumer_session_timeout_ms))
+    times = options.consumer_times(group.group_id)
+    update.timers.append(SetTimer(("session", group.group_id, member_id), times.session_timeout_ms))
     response = ConsumerGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=current.epoch,
-        heartbeat_interval_ms=options.consumer_heartbeat_interval_ms,
+        heartbeat_interval_ms=times.heartbeat_interval_ms,
     )
     if _is_full(request) or update.known is None or current.assigned != update.known.current.assigned:
         response.assignment = Assignment([TopicPartitions(*one) for one in by_topic(current.assigned)])

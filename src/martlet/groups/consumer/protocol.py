@@ -4,7 +4,7 @@ Rules: methods read the state and return a `Result`; only `replay` changes anyth
 `groups/migration` turns one kind into the other and hangs itself in at `downgrade`.
 
 Timers: ("session", group, member) since a member was last heard; ("revoke", group, member) while it has something to
-give back; ("assign", group) while a big group waits for a new target; ("regex", group) to match expressions anew.
+give back; ("assign", group) while a group waits for a new target; ("regex", group) to match expressions anew.
 
 Invariants: I15 and I16 of `group.py`. (I17) Epochs never go back.
 
@@ -259,7 +259,7 @@ class ConsumerProtocol:
         return member
 
     def _timers_after_loading(self, group: ConsumerGroup, member: Member) -> list[SetTimer]:
-        session_timeout_ms = self._options.consumer_session_timeout_ms
+        session_timeout_ms = self._options.consumer_times(group.group_id).session_timeout_ms
         if member.stored.classic is not None:
             session_timeout_ms = member.stored.classic.session_timeout_ms
         timers = [SetTimer(("session", group.group_id, member.member_id), session_timeout_ms)]

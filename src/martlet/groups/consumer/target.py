@@ -3,7 +3,8 @@
 The whole group is looked at here, so this is the one costly step (a few milliseconds for a thousand members). Groups of
 up to 32 members get a new target with the heartbeat that notices a new group epoch. In bigger ones, where a burst of
 joins would make a target for each of them, it is made by a timer, at most every 200 ms; members learn it by their next
-heartbeats. Only members whose target changed get a record.
+heartbeats. A group that asks for a time between assignments gets its first target at once and every other one by the
+timer, so much after the change that calls for it. Only members whose target changed get a record.
 """
 
 from collections.abc import Mapping, Sequence

@@ -8,7 +8,7 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.groups.consumer.events import AssignmentDue
 from martlet.groups.consumer.target import ASSIGN_DELAY_MS, AT_ONCE_MEMBERS_MAX
 from martlet.groups.consumer.topic_news import EXPRESSIONS_MAX, NEXT_TURN_MS
-from martlet.groups.options import GroupsOptions
+from martlet.groups.options import ConsumerTimes, GroupsOptions
 from martlet.groups.records import (
     ConsumerGroupStored,
     ConsumerMemberStored,
@@ -141,6 +141,45 @@ def test_in_a_big_group_one_timer_makes_the_target_for_a_burst_of_joins() -> Non
     bench.beat("m0", bench.group.members["m0"].current.epoch)
     bench.context.advance(ASSIGN_DELAY_MS)
     assert bench.group.target_epoch == bench.group.epoch == count + 1
+
+
+def test_a_groups_own_times_are_those_it_lives_by() -> None:
+    own: dict[str, ConsumerTimes] = {}
+    bench = ConsumerBench(options=GroupsOptions(consumer_times_of=own.get))
+    assert bench.join("a").heartbeat_interval_ms == 5_000
+    own["other"] = ConsumerTimes(1, 1, 1)
+    assert bench.beat("a", 1).heartbeat_interval_ms == 5_000
+    own["g"] = ConsumerTimes(9_000, 3_000, 0)
+    assert bench.beat("a", 1).heartbeat_interval_ms == 3_000
+    bench.context.advance(8_999)
+    assert not bench.group.is_empty
+    bench.beat("a", 1)
+    bench.context.reload()
+    bench.context.advance(8_999)
+    assert not bench.group.is_empty
+    bench.context.advance(1)
+    assert bench.group.is_empty
+
+
+def test_a_group_is_assigned_no_more_often_than_it_asks_for() -> None:
+    options = GroupsOptions(consumer_times_of=lambda group: ConsumerTimes(45_000, 5_000, 2_000))
+    bench = ConsumerBench(options=options)
+    assert bench.join("a").assignment is not None
+    assert len(bench.group.targets["a"]) == 4, "the first assignment is made at once"
+    bench.join("b")
+    bench.join("c")
+    assert (bench.group.epoch, bench.group.target_epoch) == (3, 1)
+    bench.context.advance(1_999)
+    assert bench.group.target_epoch == 1
+    bench.context.advance(1)
+    assert bench.group.target_epoch == 3
+    assert sorted(len(partitions) for partitions in bench.group.targets.values()) == [1, 1, 2]
+    # What waited when the coordinator was replaced is made up for with the next heartbeat.
+    bench.join("d")
+    bench.context.reload()
+    bench.beat("b", bench.group.members["b"].current.epoch)
+    bench.context.advance(2_000)
+    assert bench.group.target_epoch == bench.group.epoch == 4
 
 
 def test_a_big_group_is_assigned_after_a_restart() -> None:
