@@ -10,6 +10,11 @@ from martlet.base.errors import ErrorCode
 from martlet.testing.running_broker import RunningBroker
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.headers import encode_request_frame
+from martlet.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from martlet.wire.produce import encode_produce_request
 from tests.broker.broker_process import BrokerProcess
 from tests.broker.raw_client import RawClient
@@ -39,6 +44,26 @@ def test_one_connection_too_many_is_refused_until_another_ends(make_broker: Make
     finally:
         for client in served:
             client.close()
+
+
+@pytest.mark.parametrize("name", ["max.connections", "max.connections.per.ip"])
+def test_the_number_of_connections_is_changed_while_the_broker_runs(make_broker: MakeBroker, name: str) -> None:
+    running = make_broker()
+
+    def change(operation: int, value: str | None) -> None:
+        resource = AlterConfigsResource(4, "1", [AlterableConfig(name, operation, value)])
+        (result,) = first.call(IncrementalAlterConfigsRequest([resource]), 1).responses
+        assert result.error_code == ErrorCode.NONE, result.error_message
+
+    with RawClient(running.bootstrap_servers) as first, RawClient(running.bootstrap_servers) as second:
+        second.api_versions()
+        change(0, "1")
+        with RawClient(running.bootstrap_servers) as refused:
+            assert refused.wait_closed() == b""
+        assert second.api_versions().error_code == ErrorCode.NONE, "those that are there stay"
+        change(1, None)
+        with RawClient(running.bootstrap_servers) as third:
+            assert third.api_versions().error_code == ErrorCode.NONE
 
 
 def test_a_request_larger_than_the_limit_ends_the_connection(make_broker: MakeBroker) -> None:

@@ -107,6 +107,7 @@ class BrokerApp:
         self._failed = asyncio.Event()
         self._metrics = BrokerMetrics(topic_series_max=settings.metrics_topics_max)
         self._not_ready = "the broker is starting"
+        self._connections_possible = 0
         self._stack = contextlib.AsyncExitStack()
         self._membership: Membership | None = None
         self.services: BrokerServices | None = None
@@ -147,7 +148,8 @@ class BrokerApp:
 
     async def _start(self) -> None:
         asyncio.get_running_loop().set_exception_handler(self._callback_failed)
-        settings = self.settings = within_file_limit(self.settings, self._ports.allow_files())
+        self._connections_possible = connections_possible(self._ports.allow_files())
+        settings = self.settings = within_file_limit(self.settings, self._connections_possible)
         listening = self._ports.bind(self.kafka_address)
         self._stack.callback(listening.close)
         self.kafka_address = Address(self.kafka_address.host, listening.getsockname()[1])
@@ -372,7 +374,8 @@ class BrokerApp:
         probe = LoopLagProbe(self._metrics.loop_lag_seconds)
         probe.start()
         self._stack.callback(probe.stop)
-        listener = Listener(self.settings, dispatcher, self._clock)
+        config = services.topic_settings.broker_config
+        listener = Listener(self.settings, dispatcher, self._clock, config, self._connections_possible)
         await listener.start(listening)
         self._watch_gauges(services, listener)
         warm_up = asyncio.create_task(prepare_codecs(services.registry), name="martlet-warm-up")
@@ -463,10 +466,14 @@ def make_durable_directory(disk: Disk, path: str) -> None:
         path = parent
 
 
-def within_file_limit(settings: BrokerSettings, file_limit: int) -> BrokerSettings:
-    """Keep a part of the open files for segments, whatever the number of connections asked for."""
-    connections_max = max(1, file_limit - max(file_limit // 4, _FILES_RESERVED))
-    if settings.connections_max <= connections_max:
+def connections_possible(file_limit: int) -> int:
+    """How many connections leave a part of the open files for segments."""
+    return max(1, file_limit - max(file_limit // 4, _FILES_RESERVED))
+
+
+def within_file_limit(settings: BrokerSettings, possible: int) -> BrokerSettings:
+    """Serve no more connections than can be, whatever the number asked for."""
+    if settings.connections_max <= possible:
         return settings
-    logger.info("only %d connections can be served: the system allows %d open files", connections_max, file_limit)
-    return dataclasses.replace(settings, connections_max=connections_max)
+    logger.info("only %d connections can be served: the system's limit of open files allows no more", possible)
+    return dataclasses.replace(settings, connections_max=possible)

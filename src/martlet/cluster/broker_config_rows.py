@@ -49,8 +49,6 @@ _STATED: Final = (
     ("listener.security.protocol.map", _STRING, "How the listeners are protected; fixed when the broker is started."),
     ("listeners", _STRING, "Addresses this broker serves; fixed when the broker is started."),
     ("log.dirs", _STRING, "Directories that hold the messages."),
-    ("max.connections", _INT, "Connections served at once; fixed when the broker is started."),
-    ("max.connections.per.ip", _INT, "Connections served at once from one address; fixed when the broker is started."),
     ("node.id", _INT, "Number of this broker, unique in its cluster."),
     ("offsets.retention.minutes", _INT, "Time for which offsets of an empty group are kept."),
     ("offsets.topic.num.partitions", _INT, "Partitions of the internal topic for group offsets."),
@@ -69,6 +67,22 @@ def _changeable(
 
 
 _HONOURED: Final = (
+    ConfigDef(
+        name="max.connections",
+        type=_INT,
+        default=None,
+        check=between(1),
+        doc="Connections served at once, at most what the system's limit of open files leaves room for.",
+        only_when_set=True,
+    ),
+    ConfigDef(
+        name="max.connections.per.ip",
+        type=_INT,
+        default=None,
+        check=between(1),
+        doc="Connections served at once from one address.",
+        only_when_set=True,
+    ),
     _changeable(
         "follower.replication.throttled.rate", _LONG, LONG_MAX, between(1),
         "Bytes per second with which the replicas in follower.replication.throttled.replicas are copied here.",

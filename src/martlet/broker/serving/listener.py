@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import socket
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from martlet.base.clock import Clock
@@ -18,6 +19,7 @@ from martlet.broker.serving.memory_budget import MemoryBudget
 from martlet.broker.serving.outbox import Outbox
 from martlet.broker.serving.request import Address
 from martlet.broker.settings import BrokerSettings
+from martlet.cluster.configs import EffectiveConfig
 from martlet.observe.metrics import RejectReason
 
 _SWEEP_SECONDS: Final = 1.0
@@ -45,8 +47,17 @@ def bind(address: Address) -> socket.socket:
 class Listener:
     """One listening address; owner of its connections."""
 
-    def __init__(self, settings: BrokerSettings, dispatcher: Dispatcher, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        config: Callable[[], EffectiveConfig],
+        connections_possible: int,
+    ) -> None:
         self._settings = settings
+        self._config = config
+        self._connections_possible = connections_possible
         self._dispatcher = dispatcher
         self._metrics = dispatcher.metrics
         self._clock = clock
@@ -88,16 +99,15 @@ class Listener:
 
     def opened(self, connection: KafkaConnection, peer: Address) -> str | None:
         """Count a new connection; a sentence when it is one too many."""
-        settings = self._settings
-        if len(self._connections) >= settings.connections_max:
+        config = self._config()
+        connections_max = min(config.number("max.connections"), self._connections_possible)
+        if len(self._connections) >= connections_max:
             self._metrics.connections_rejected[RejectReason.CONNECTIONS_MAX] += 1
-            return f"there are {settings.connections_max} connections already (connections_max)"
-        if self._per_host[peer.host] >= settings.connections_per_address_max:
+            return f"there are {connections_max} connections already (connections_max)"
+        per_address_max = config.number("max.connections.per.ip")
+        if self._per_host[peer.host] >= per_address_max:
             self._metrics.connections_rejected[RejectReason.ADDRESS_MAX] += 1
-            return (
-                f"{peer.host} has {settings.connections_per_address_max} connections already"
-                " (connections_per_address_max)"
-            )
+            return f"{peer.host} has {per_address_max} connections already (connections_per_address_max)"
         self._connections[connection] = peer.host
         self._per_host[peer.host] += 1
         self._none_left.clear()
