@@ -96,6 +96,15 @@ def test_batches_of_one_connection_keep_their_order_while_a_large_one_is_packed(
     assert values_of(read_all(client, topic)) == [*LARGE, b"1", b"2", *LARGE, b"3"]
 
 
+def test_readers_that_are_too_old_for_zstd_are_told_so(client: RawClient) -> None:
+    topic, other = create_topic(client, compression_type="zstd"), create_topic(client, compression_type="gzip")
+    for name in (topic, other):
+        assert publish(client, name, batch_of(*SMALL)).error_code == ErrorCode.NONE
+    assert fetch_one(client, topic, version=9).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert len(fetch_one(client, topic, version=10).records) > 0
+    assert len(fetch_one(client, other, version=9).records) > 0
+
+
 def test_what_unpacks_to_more_than_a_batch_may_have_is_refused(client: RawClient) -> None:
     topic = create_topic(client, compression_type="uncompressed")
     bomb = batch_of(bytes(8 << 20), compression=Compression.GZIP)

@@ -158,7 +158,7 @@ _REFUSED_NAMES: Final = {
         "sasl.mechanism.inter.broker.protocol",
     ),
     _NO_PLUGINS: ("config.providers", "metric.reporters"),
-    f"{_ONE_DIRECTORY[0].lower()}{_ONE_DIRECTORY[1:-1]}; martlet.drain empties it": ("cordoned.log.dirs",),
+    "a broker has one log directory, which martlet.drain empties": ("cordoned.log.dirs",),
 }  # fmt: skip
 
 

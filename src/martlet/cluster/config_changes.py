@@ -250,7 +250,7 @@ def _check_together(overrides: Mapping[str, str], layers: BrokerLayers) -> None:
         )
 
 
-_TIMES: Final = ("consumer", "share", "streams")
+_GROUP_KINDS: Final = ("consumer", "share", "streams")
 
 
 def _check_limits(overrides: Mapping[str, str], layers: BrokerLayers) -> None:
@@ -266,9 +266,9 @@ def _check_limits(overrides: Mapping[str, str], layers: BrokerLayers) -> None:
             raise ApiError(
                 ErrorCode.INVALID_CONFIG, f"{name} must be at most {broker.number(greatest)}, see {greatest}"
             )
-    for kind in _TIMES:
+    for kind in _GROUP_KINDS:
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
-        if config.number(session) <= config.number(heartbeat):
+        if not overrides.keys().isdisjoint((session, heartbeat)) and config.number(session) <= config.number(heartbeat):
             raise ApiError(
                 ErrorCode.INVALID_CONFIG,
                 f"{session} ({config.number(session)}) must be above {heartbeat} ({config.number(heartbeat)})",

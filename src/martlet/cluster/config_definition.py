@@ -196,7 +196,7 @@ def unset(reason: str) -> Check:
     """No value at all, for the reason given."""
 
     def check(value: Value) -> str | None:
-        return f"left unset: {reason}"
+        return f"left unset ({reason})"
 
     return check
 

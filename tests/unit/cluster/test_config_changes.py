@@ -146,7 +146,7 @@ def test_a_broker_keeps_what_it_does_not_know_as_kafka_does() -> None:
         ("plugin.key", "x" * 5_000, "kept up to 4096 characters"),
         ("plugin.key", None, "needs a value"),
         ("ssl.keystore.location", "/keys", "Martlet has no TLS yet"),
-        ("sasl.jaas.config", "password", r"no authentication yet, not \(hidden\)"),
+        ("sasl.jaas.config", "password", r"no authentication yet\), not \(hidden\)"),
         ("principal.builder.class", "a.B", "no authentication yet"),
         ("cordoned.log.dirs", "*", r"one log directory.*martlet\.drain"),
         ("max.connection.creation.rate", "5", "cannot limit how fast"),

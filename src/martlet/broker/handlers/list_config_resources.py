@@ -1,7 +1,7 @@
 """ListConfigResources 0–1: topics, brokers, and the groups that set something themselves.
 
-v0 asked for the client metrics that somebody subscribed to, of which there are none here, nor are there loggers whose
-levels could be set: both kinds are known and empty. The empty list asks for every kind.
+v0 asked for subscriptions to client metrics. There are none here, nor loggers whose levels could be set: both kinds are
+known and empty. The empty list asks for every kind.
 """
 
 from typing import Final

@@ -21,6 +21,7 @@ from martlet.broker.services import BrokerServices
 from martlet.broker.serving.request import Link, Reply
 from martlet.log.log_slice import LogSlice
 from martlet.wire.api_keys import ApiKey
+from martlet.wire.compression import Compression
 from martlet.wire.fetch import (
     EpochEndOffset,
     FetchPartition,
@@ -32,6 +33,8 @@ from martlet.wire.fetch import (
 
 _FIRST_FROM_FOLLOWERS: Final = 11
 """Readers of older versions do not know that followers can serve them."""
+_FIRST_WITH_ZSTD: Final = 10
+"""Readers of older versions could do nothing with what a topic of `compression.type=zstd` holds."""
 _WAIT_MS_MAX: Final = 300_000
 """A fetch waits no longer than this whatever it asks for, so that an abandoned one cannot stay for ever."""
 
@@ -127,12 +130,15 @@ class WaitingFetch:
     ) -> FetchPartitionResult | None:
         """The result for one partition without its records; None leaves it out of the answer."""
         table = self._broker.partitions
-        may_follow = self._reply.header.api_version >= _FIRST_FROM_FOLLOWERS
+        version = self._reply.header.api_version
+        may_follow = version >= _FIRST_FROM_FOLLOWERS
         partition = (table.readable if may_follow else table.get)(topic, asked.partition)
         look.partitions.append(partition)
         partition.check_online()
         partition.check_leader_epoch(asked.current_leader_epoch)
         log = partition.log
+        if version < _FIRST_WITH_ZSTD and log.options.compression == Compression.ZSTD:
+            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         if partition.leader is None:
             _check_reaches(partition, asked.fetch_offset)
         diverging = diverging_epoch(partition, asked)
