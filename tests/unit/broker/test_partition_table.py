@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 from dataclasses import replace
 
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from martlet.base.errors import ApiError, ErrorCode, LogDamaged
 from martlet.base.ids import BrokerId, Incarnation, Member, TopicPartition
 from martlet.broker.handlers.list_offsets import EARLIEST, LATEST, look_up
-from martlet.broker.partitions.partition import Partition
+from martlet.broker.partitions.partition import LONG_CHECK_BYTES, Partition
 from martlet.broker.replicas.replica_gauges import watch_replicas
 from martlet.log.file_names import CLEAN_SHUTDOWN, DAMAGE_FOUND, PARTITION_METADATA
 from martlet.wire.batch import build_batch, stamp_batch
+from martlet.wire.compression import Compression
 from tests.unit.broker.replica_table_bench import (
     ME,
     SECOND,
@@ -429,3 +431,35 @@ async def test_operators_see_what_is_led_followed_lagging_and_offline() -> None:
         }
         bench.store(record(leader=None, epoch=1, in_sync=(Member(BrokerId(2), Incarnation(1)),)))
         assert (seen()["led_partitions"], seen()["offline_partitions"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("configs", "long"),
+    [
+        ({}, []),
+        ({"compression.type": "producer", "cleanup.policy": "compact"}, ["large packed"]),
+        ({"compression.type": "gzip"}, ["large plain"]),
+        ({"compression.type": "gzip", "cleanup.policy": "compact"}, ["large plain", "large packed"]),
+        ({"compression.type": "zstd"}, ["large plain", "small packed", "large packed"]),
+        ({"compression.type": "uncompressed"}, ["small packed", "large packed"]),
+    ],
+)
+async def test_what_takes_long_to_check_or_to_pack_is_known_beforehand(
+    configs: dict[str, str], long: list[str]
+) -> None:
+    values = {"small": b"v", "large": random.Random(1).randbytes(2 * LONG_CHECK_BYTES)}
+    codecs = {"plain": Compression.NONE, "packed": Compression.GZIP}
+    async with replica_table() as bench:
+        bench.store(record(), configs=configs)
+        partition = bench.partition()
+        assert bench.services.topic_settings.recompresses == (configs.get("compression.type", "producer") != "producer")
+        found = [
+            f"{size} {codec}"
+            for codec in codecs
+            for size in values
+            if partition.check_takes_long(
+                memoryview(build_batch([(0, b"k", values[size], ())], compression=codecs[codec]))
+            )
+        ]
+        assert found == long
+        assert not partition.check_takes_long(memoryview(b"no batch"))
