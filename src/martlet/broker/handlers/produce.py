@@ -202,7 +202,9 @@ def _check(partition: Partition, records: memoryview | None, version: int, now_m
     options = partition.log.options
     header = check_client_batch(records, options, now_ms=now_ms, produce_version=version)
     batch = cast(memoryview, records)
-    return recompress(batch, header, options) if needs_recompression(header, options) else (batch, header)
+    if options.compression is None or not needs_recompression(header, options):
+        return batch, header
+    return recompress(batch, header, options)
 
 
 def _try_check(partition: Partition, records: memoryview, version: int, now_ms: int) -> _Batch | ApiError:
