@@ -28,6 +28,7 @@ def _register(
     same_logs: bool = False,
     unread: bool = False,
     gave_up: bool = False,
+    new_disk: bool = False,
 ) -> RegistrationPlan:
     registration = Registration(
         id=BrokerId(broker),
@@ -38,6 +39,7 @@ def _register(
         same_logs=same_logs,
         unread=unread,
         gave_up=gave_up,
+        new_disk=new_disk,
     )
     plan = plan_registration(
         registration,
@@ -102,6 +104,19 @@ def test_a_process_that_cannot_open_its_logs_speaks_for_itself_only_and_a_later_
     third = _register(store, clean=True, gave_up=gave_up).broker
     assert [third.vouches_for(Incarnation(number)) for number in (1, 2, 3)] == [not gave_up, True, True]
     assert [third.has_logs_of(Incarnation(number)) for number in (1, 2, 3)] == [not gave_up, True, True]
+
+
+def test_a_new_disk_is_remembered_over_restarts_and_holds_nothing_from_before_it() -> None:
+    store = FollowedStore()
+    first = _register(store, new_disk=True).broker
+    assert first.new_disk_since is None, "the first start of a broker has no disk before it"
+    second = _register(store, new_disk=True).broker
+    third = _register(store, clean=True).broker
+    for later in (second, third):
+        assert later.has_lost_disk_of(first.incarnation)
+        assert not later.has_lost_disk_of(second.incarnation)
+    assert not needs_own_election(partition(1, 0, incarnation=first.incarnation), third)
+    assert needs_own_election(partition(1, 0, incarnation=second.incarnation), third)
 
 
 def test_a_registration_decided_on_old_knowledge_fails() -> None:
