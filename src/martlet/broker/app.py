@@ -45,6 +45,7 @@ from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.producer_ids import ProducerIdPool
 from martlet.broker.partitions.topic_settings import TopicSettings, static_configs
 from martlet.broker.ports import BrokerPorts
+from martlet.broker.replicas.damaged_copies import DamagedCopies
 from martlet.broker.replicas.in_sync_keeper import InSyncKeeper
 from martlet.broker.replicas.log_end_reports import LogEndReports
 from martlet.broker.replicas.replica_ask import ReplicaIdentity
@@ -300,7 +301,9 @@ class BrokerApp:
         feed.add_listener(fetching.follow_settings)
         log_ends = LogEndReports(me, commits, logs, self.fail)
         feed.add_listener(log_ends.follow)
-        for part in (controller, in_sync, fetching, log_ends):
+        damaged = DamagedCopies(me, partitions, commits, layers, self.fail)
+        partitions.on_damaged = damaged.found
+        for part in (controller, in_sync, fetching, log_ends, damaged):
             part.start()
             self._stack.push_async_callback(part.aclose)
         watch = self._metrics.watch

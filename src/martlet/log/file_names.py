@@ -29,7 +29,6 @@ STRAY_DIRECTORY: Final = "-stray"
 
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
-DAMAGE_FOUND: Final = "damage-found"
 KNOWN_GAPS: Final = "known-gaps"
 RECOVERY_FLOOR: Final = "recovery-floor-checkpoint"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"

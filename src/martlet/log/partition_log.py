@@ -22,7 +22,7 @@ from typing import Final
 from zlib import crc32
 
 from martlet.base.disk import Disk, DiskFile
-from martlet.base.errors import ApiError, ErrorCode, LogDamaged
+from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.log.batch_order import COMPACTED, BatchOrder, KnownGaps, read_gaps, write_gaps
@@ -30,7 +30,7 @@ from martlet.log.batch_scan import batch_fault
 from martlet.log.checkpoints import BrokenCheckpoint, decode_topic_id, encode_epochs, encode_offsets, encode_topic_id
 from martlet.log.compaction import CompactionPlan, Source, choose_segments
 from martlet.log.compaction_swap import commit_swap
-from martlet.log.file_names import CLEANED, DAMAGE_FOUND, DELETED, EPOCH_CHECKPOINT, PARTITION_METADATA, RECOVERY_FLOOR
+from martlet.log.file_names import CLEANED, DELETED, EPOCH_CHECKPOINT, PARTITION_METADATA, RECOVERY_FLOOR
 from martlet.log.flushing import CheckpointTicket, FlushTicket, SyncHealth
 from martlet.log.log_slice import NOTHING, Appended, LogSlice, TimestampOffset
 from martlet.log.options import LogOptions
@@ -224,10 +224,6 @@ class PartitionLog:
         self._unsynced_files.append(file)
         self._directory_changes += 1
         self.topic_id = topic_id
-
-    def condemn(self, damage: LogDamaged) -> None:
-        """Write down durably that this copy must not be used any more: no later process opens it."""
-        self._disk.replace_file(f"{self.directory}/{DAMAGE_FOUND}", f"{damage}\n".encode())
 
     def assign_epoch(self, leader_epoch: int) -> None:
         """Note that a leader's time begins at the end of the log, before it writes anything."""

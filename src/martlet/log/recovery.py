@@ -31,7 +31,7 @@ from martlet.log.checkpoints import BrokenCheckpoint, decode_offsets
 from martlet.log.compaction_swap import finish_swaps
 from martlet.log.epoch_cache import EpochCache
 from martlet.log.epoch_recovery import read_epochs, recover_epochs
-from martlet.log.file_names import DAMAGE_FOUND, DELETED, LOG, SNAPSHOT, parse_offset_file
+from martlet.log.file_names import DELETED, LOG, SNAPSHOT, parse_offset_file
 from martlet.log.options import LogOptions
 from martlet.log.producer_snapshot import ProducerSnapshots
 from martlet.log.producer_state import ProducerStates
@@ -110,9 +110,6 @@ def load_log(
     `on_damage` is called before anything is cut that was whole once: afterwards nobody can see that it was there.
     """
     entries = disk.list_directory(directory)
-    if any(entry.name == DAMAGE_FOUND for entry in entries):
-        found = (disk.read_file(f"{directory}/{DAMAGE_FOUND}") or b"").decode(errors="replace").strip()
-        raise LogDamaged(f"{directory}: damage was found in it before: {found}")
     if finish_swaps(disk, directory, entries):
         entries = disk.list_directory(directory)
     recovery = _Recovery(disk, directory, options, checkpoint, now_ms, on_damage)

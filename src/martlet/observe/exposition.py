@@ -100,7 +100,9 @@ class _BrokerCollector(Collector):
         )
         yield _histogram("martlet_flush_seconds", "Time to force a log to the disk.", metrics.flush_seconds)
         yield CounterMetricFamily(
-            "martlet_damaged_reads", "Reads refused because a sole copy is damaged there.", metrics.damaged_reads
+            "martlet_damaged_reads",
+            "Reads refused because the copy here is damaged or unreadable there.",
+            metrics.damaged_reads,
         )
         yield CounterMetricFamily(
             "martlet_scrubbed_bytes", "Bytes on disk checked for damage in the background.", metrics.scrubbed_bytes

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
-from martlet.base.errors import StorageFailure
+from martlet.base.errors import ErrorCode, StorageFailure
 from martlet.base.ids import NO_TOPIC_ID, BrokerId, Incarnation, LeaderEpoch, Member
 from martlet.broker.coordinators.group_lag import OTHER, TOPICS_PER_GROUP_MAX, GroupLag, Lag
 from martlet.broker.disk_space import DiskSpace
@@ -31,6 +31,9 @@ class Nobody:
     def may_join(self, partition: Partition) -> None: ...
 
     def storage_failed(self, partition: Partition, error: StorageFailure) -> None: ...
+
+    def read_failed(self, partition: Partition, error: StorageFailure) -> ErrorCode:
+        return ErrorCode.CORRUPT_MESSAGE
 
 
 class SomeGroups:

@@ -12,7 +12,7 @@ from martlet.base.ids import BrokerId, Incarnation, Member, TopicPartition
 from martlet.broker.handlers.list_offsets import EARLIEST, LATEST, look_up
 from martlet.broker.partitions.partition import LONG_CHECK_BYTES, Partition
 from martlet.broker.replicas.replica_gauges import watch_replicas
-from martlet.log.file_names import CLEAN_SHUTDOWN, DAMAGE_FOUND, PARTITION_METADATA
+from martlet.log.file_names import CLEAN_SHUTDOWN, PARTITION_METADATA
 from martlet.wire.batch import build_batch, stamp_batch
 from martlet.wire.compression import Compression
 from tests.unit.broker.replica_table_bench import (
@@ -343,19 +343,6 @@ async def test_a_copy_that_begins_anew_is_committed_up_to_where_it_begins() -> N
         )
 
 
-@pytest.mark.parametrize("can_write", [True, False], ids=["written down", "on a disk that takes nothing"])
-async def test_a_damaged_copy_is_condemned_and_taken_out_of_use(can_write: bool) -> None:
-    async with replica_table() as bench:
-        bench.store(record())
-        partition = bench.partition()
-        if not can_write:
-            bench.disk.fail_next_write()
-        code = bench.table.read_failed(partition, LogDamaged("byte 7 is wrong"))
-        assert code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert partition.offline
-        assert bench.disk.exists(f"{partition.log.directory}/{DAMAGE_FOUND}") is can_write
-
-
 async def test_who_waits_for_a_flush_of_a_copy_is_told_once() -> None:
     async with replica_table() as bench:
         bench.store(record(leader=SECOND), configs={"martlet.flush": "commit"})
@@ -427,6 +414,7 @@ async def test_operators_see_what_is_led_followed_lagging_and_offline() -> None:
             "under_replicated_partitions": 1,
             "under_min_in_sync_partitions": 1,
             "offline_partitions": 0,
+            "damaged_partitions": 0,
             "replica_lag_messages": 1,
         }
         bench.store(record(leader=None, epoch=1, in_sync=(Member(BrokerId(2), Incarnation(1)),)))

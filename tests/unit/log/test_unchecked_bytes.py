@@ -5,7 +5,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from martlet.base.errors import LogDamaged
-from martlet.log.recovery import LogCheckpoint
 from martlet.log.unchecked_bytes import UncheckedBytes
 from martlet.wire.batch import stamp_batch
 from tests.unit.log.log_builders import DIRECTORY, append, batch_of, batches_in, checkpointed, fill, new_disk, open_log
@@ -106,12 +105,3 @@ def test_damage_to_what_was_flushed_is_found_by_its_reader() -> None:
     with pytest.raises(LogDamaged, match="the checksum of the batch of offset 2 does not match"):
         again.locate(2, max_bytes=1, end_offset=again.end_offset, at_least_one=True).read()
     append(again, batch_of(b"goes on"))
-
-
-def test_a_condemned_log_is_never_opened_again() -> None:
-    disk = new_disk()
-    log = open_log(disk)
-    fill(log, 3)
-    log.condemn(LogDamaged("byte 7 is wrong"))
-    with pytest.raises(LogDamaged, match="found in it before: byte 7 is wrong"):
-        open_log(disk, checkpoint=LogCheckpoint())

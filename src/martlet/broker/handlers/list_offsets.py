@@ -10,7 +10,7 @@ earliest offsets are refused with OFFSET_NOT_AVAILABLE (v5) or LEADER_NOT_AVAILA
 
 from typing import Final
 
-from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.errors import ApiError, ErrorCode, StorageFailure
 from martlet.base.ids import NO_LEADER_EPOCH, NO_OFFSET
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.services import BrokerServices
@@ -61,12 +61,19 @@ def _answer(
         partition = broker.partitions.get(topic, asked.partition_index)
         partition.check_online()
         partition.check_leader_epoch(asked.current_leader_epoch)
-        timestamp, offset, epoch = look_up(partition, asked.timestamp, version)
+        timestamp, offset, epoch = _look_up(broker, partition, asked.timestamp, version)
     except ApiError as error:
         return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code)
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )
+
+
+def _look_up(broker: BrokerServices, partition: Partition, timestamp: int, version: int) -> tuple[int, int, int]:
+    try:
+        return look_up(partition, timestamp, version)
+    except StorageFailure as failure:
+        raise ApiError(broker.partitions.read_failed(partition, failure), str(failure)) from failure
 
 
 def look_up(partition: Partition, timestamp: int, version: int) -> tuple[int, int, int]:

@@ -42,6 +42,7 @@ def _answer(broker: BrokerServices, topic: str, asked: OffsetForLeaderPartition)
         partition = broker.partitions.get(topic, asked.partition)
         partition.check_online()
         partition.check_leader_epoch(asked.current_leader_epoch)
+        partition.check_history()
     except ApiError as error:
         return EpochEndOffset(error_code=error.code, partition=asked.partition)
     epoch, end_offset = partition.log.epochs.end_offset_for(asked.leader_epoch, log_end_offset=partition.log.end_offset)

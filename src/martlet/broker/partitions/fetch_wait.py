@@ -270,7 +270,7 @@ class WaitingFetch:
 
 def diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
     """Where the reader's history leaves ours, if it does: it names the epoch of the last batch it has read."""
-    if asked.last_fetched_epoch < 0:
+    if asked.last_fetched_epoch < 0 or partition.history_fault is not None:
         return None
     log = partition.log
     epoch, end_offset = log.epochs.end_offset_for(asked.last_fetched_epoch, log_end_offset=log.end_offset)

@@ -9,12 +9,12 @@ tried again at its next turn; this is one of the named supervisors that may catc
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from martlet.base.clock import Clock
-from martlet.base.errors import StorageFailure
+from martlet.base.errors import LogDamaged, StorageFailure
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.scrubbing import Scrubber
@@ -89,27 +89,26 @@ class Housekeeping:
         """Delete segments that are too old or too many, and files whose deletion is due."""
         now_ms = self._clock.now_ms()
         for partition in self._partitions.open_partitions():
-            if partition.offline:
-                continue
-            partition.log.maybe_roll(now_ms)
-            removed = partition.log.delete_old_segments(now_ms, up_to_offset=partition.high_watermark)
-            if removed:
-                logger.info("retention removed %d segment(s) of %s", removed, partition.name)
-                partition.wake_fetches()
+            for step in (self._roll, self._delete_old_segments):
+                with self._contained(partition, "retention"):
+                    if not partition.offline:
+                        step(partition, now_ms)
             await asyncio.sleep(0)
         # First the checkpoints forget what was deleted, or after a kill it would look like something lost.
         with contextlib.suppress(StorageFailure):
             await self.checkpoint()
         for partition in self._partitions.open_partitions():
-            if not partition.offline:
-                partition.log.remove_deleted_files(now_ms)
+            with self._contained(partition, "retention"):
+                if not partition.offline:
+                    partition.log.remove_deleted_files(now_ms)
         await self._in_worker(self._logs.remove_deleted)
 
     async def compact(self) -> None:
         """Compact the partitions that are dirty enough, one after another."""
         for partition in self._partitions.open_partitions():
             if not partition.offline and partition.log.options.compact:
-                await self._compact(partition)
+                with self._contained(partition, "compaction"):
+                    await self._compact(partition)
 
     async def watch_disk(self) -> None:
         """See how much space there is; when there is some again, make what there was none for."""
@@ -121,17 +120,32 @@ class Housekeeping:
 
     # --- how
 
+    @contextlib.contextmanager
+    def _contained(self, partition: Partition, duty: str) -> Iterator[None]:
+        """What fails in one partition is no reason to leave the others undone, or what else is to be done in this."""
+        try:
+            yield
+        except LogDamaged as damage:
+            self._partitions.read_failed(partition, damage)
+        except StorageFailure as failure:
+            if not partition.offline:  # else its topic was deleted meanwhile
+                logger.error("%s of %s failed: %s", duty, partition.name, failure)
+
+    def _roll(self, partition: Partition, now_ms: int) -> None:
+        partition.log.maybe_roll(now_ms)
+
+    def _delete_old_segments(self, partition: Partition, now_ms: int) -> None:
+        removed = partition.log.delete_old_segments(now_ms, up_to_offset=partition.high_watermark)
+        if removed:
+            logger.info("retention removed %d segment(s) of %s", removed, partition.name)
+            partition.wake_fetches()
+
     async def _compact(self, partition: Partition) -> None:
         now_ms = self._clock.now_ms()
         plan = partition.log.plan_compaction(now_ms, up_to_offset=partition.high_watermark)
         if plan is None:
             return
-        try:
-            await self._in_worker(plan.run)
-        except StorageFailure as failure:
-            if not partition.offline:  # else its topic was deleted meanwhile
-                logger.error("compacting %s failed: %s", partition.name, failure)
-            return
+        await self._in_worker(plan.run)
         if not partition.offline and partition.log.complete_compaction(plan):
             logger.info("compacted %s", partition.name)
 

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
-from martlet.base.errors import ApiError, DiskFull, ErrorCode, StorageFailure
+from martlet.base.errors import ApiError, DiskFull, ErrorCode, LogDamaged, StorageFailure
 from martlet.base.ids import NO_LEADER_EPOCH, BrokerId, Member, TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.broker.disk_space import DiskSpace
@@ -66,6 +66,10 @@ class PartitionListener(Protocol):
 
     def storage_failed(self, partition: "Partition", error: StorageFailure) -> None: ...
 
+    def read_failed(self, partition: "Partition", error: StorageFailure) -> ErrorCode:
+        """A part of the log is damaged or cannot be read; what to tell a reader."""
+        ...
+
 
 class Partition:
     """Owned by the partition table, which alone gives it its roles; lives on the event loop."""
@@ -83,6 +87,7 @@ class Partition:
         "follower_starts",
         "has_enough_in_sync",
         "high_watermark",
+        "history_fault",
         "internal",
         "leader",
         "leader_broker",
@@ -127,6 +132,8 @@ class Partition:
         """The follower's rules, while this replica follows."""
         self.leader_broker: BrokerId | None = None
         """Whom it follows."""
+        self.history_fault: ApiError | None = None
+        """Why, while this replica leads, nothing may be appended and nobody's history compared with its own."""
         self.has_enough_in_sync = False
         """Whether it leads and as many replicas are in sync as the topic demands."""
         self.told_high_watermarks: dict[BrokerId, int] = {}
@@ -176,6 +183,22 @@ class Partition:
             now_ms=now_ms,
         )
         self._leader_changed(leader.own_offset_moved(own_offset))
+        self._check_history()
+
+    def _check_history(self) -> None:
+        """An epoch that never was, from a damaged batch, would make followers cut off what they hold rightly."""
+        latest = self.log.epochs.latest_epoch
+        if latest > self.leader_epoch:
+            fault = f"the log of {self.name} names leader epoch {latest}, and it is led in epoch {self.leader_epoch}"
+            self.history_fault = ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{fault}: it is damaged and takes no messages"
+            )
+            self._listener.read_failed(self, LogDamaged(fault))
+
+    def check_history(self) -> None:
+        """Raise when the leader epochs in the log are not to be believed."""
+        if self.history_fault is not None:
+            raise self.history_fault
 
     def follow(self, record: PartitionRecord) -> None:
         """Copy from the record's leader in its epoch."""
@@ -220,6 +243,7 @@ class Partition:
 
     def _end_role(self) -> None:
         self.leader = self.follower = self.leader_broker = None
+        self.history_fault = None
         self.has_enough_in_sync = False
         self.told_high_watermarks.clear()
         self.follower_starts.clear()
@@ -282,6 +306,7 @@ class Partition:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if header.is_transactional:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions")
+        self.check_history()
         if self.refused:
             self.refused.check(header, self.log.producers, now_ms)
         self._listener.space.claim(header.size)
@@ -310,6 +335,11 @@ class Partition:
         if isinstance(failure, DiskFull):
             self._listener.space.write_failed(failure)
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker's disk is full")
+        if isinstance(failure, LogDamaged):
+            self._listener.read_failed(self, failure)
+            return ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} takes no messages, its log is damaged: {failure}"
+            )
         self._listener.storage_failed(self, failure)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
 
@@ -483,7 +513,10 @@ class Partition:
         try:
             truncate()
         except StorageFailure as failure:
-            raise self._write_failed(failure) from failure
+            error = self._write_failed(failure)
+            if isinstance(failure, LogDamaged):
+                self.close(error)  # it may be cut in part: what it knows of producers is older than the rest
+            raise error from failure
         self.refused.note_cut(producers, log.producers, now_ms)
         self._move_high_watermark(max(min(self.high_watermark, log.end_offset), log.log_start_offset))
         waiters, self._own_waiters = self._own_waiters, deque()

@@ -6,9 +6,11 @@ first used; one with several gets it when this broker becomes a replica, because
 
 Invariants: (T1) a partition object exists only for a topic id in the metadata image; it leads only in an epoch for
 which this very process was elected: leadership never survives a restart; (T2) a log is given up only when the image
-holds a record of its topic id that names other replicas, never because something could not be read.
+holds a record of its topic id that names other replicas, or in which this broker has resigned a damaged copy; never
+because something could not be read; (T3) a copy is replaced in the very turn in which its next leader epoch is heard
+of: no fetch in that epoch speaks of the one before; (T4) a read that fails never ends the process.
 
-Proved by: tests/unit/broker/test_partition_table.py
+Proved by: tests/unit/broker/test_partition_table.py, tests/unit/broker/test_damaged_copies.py
 """
 
 import logging
@@ -21,12 +23,14 @@ from martlet.base.ids import Member, TopicId, TopicPartition
 from martlet.broker.disk_space import DiskSpace
 from martlet.broker.partitions.flush_policy import FlushPolicy, decide_flush_mode
 from martlet.broker.partitions.flusher import FLUSHES_MAX, Flusher
+from martlet.broker.partitions.known_damage import KnownDamage, is_of_the_log
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_role import Role, role_of
 from martlet.broker.partitions.topic_settings import TopicSettings
 from martlet.broker.workers import MakeWorkers, ThreadWorkers, Workers
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.records import PartitionRecord, TopicRecord
+from martlet.cluster.resignation import has_resigned
 from martlet.log.log_directory import LogDirectory
 from martlet.log.partition_log import PartitionLog
 from martlet.observe.metrics import BrokerMetrics
@@ -64,6 +68,7 @@ class PartitionTable:
         self.flusher = Flusher(metrics, self.storage_failed)
         self.readers: Workers = ThreadWorkers("martlet-read", _READS_MAX)
         """Who reads what is not in the kernel's memory."""
+        self.damage = KnownDamage()
         self.space = DiskSpace(lambda: _UNLIMITED_BYTES, 0, clock)
         """What may still be written."""
         self.on_roles_changed: Callable[[Collection[Partition]], None] = lambda partitions: None
@@ -72,6 +77,8 @@ class PartitionTable:
         """Hears of a led partition with a follower that has caught up and is not in sync yet."""
         self.on_log_given_up: Callable[[], None] = lambda: None
         """Hears, before it happens, that a log which could not be opened is put aside to be copied anew."""
+        self.on_damaged: Callable[[Partition], bool] = lambda partition: False
+        """Hears of a copy that cannot be read; answers whether it is on its way to be given up for another one."""
         self.may_act: Callable[[], bool] = lambda: True
         """Whether the cluster still counts on this process; if not, somebody else may lead what is led here."""
 
@@ -125,6 +132,10 @@ class PartitionTable:
     def following(self) -> Sequence[Partition]:
         """The partitions that this broker copies from others."""
         return [partition for partition in self._hosted.values() if partition.follower is not None]
+
+    def damaged(self) -> Sequence[Partition]:
+        """The copies here that could not be read somewhere."""
+        return [self._hosted[name] for name in sorted(self.damage.names) if name in self._hosted]
 
     def count_offline(self) -> int:
         """Replicas here of partitions that nobody leads, or whose log cannot be used."""
@@ -200,6 +211,7 @@ class PartitionTable:
                 partition.close(ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} was deleted"))
                 closed.append(partition)
             self._logs.delete(TopicPartition(topic.name, index))
+            self.damage.forget(TopicPartition(topic.name, index))
         self._metrics.forget_topic(topic.name)
         if closed:
             self.on_roles_changed(closed)
@@ -228,28 +240,30 @@ class PartitionTable:
             self._on_storage_failure(error)
 
     def read_failed(self, partition: Partition, error: StorageFailure) -> ErrorCode:
-        """What to tell the reader, after doing what has to be done.
+        """What to tell the reader, after doing what has to be done (T4).
 
-        A damaged copy is given up for good when there are others to copy from. A sole one goes on: what is sound in
-        it can be read.
+        A copy that cannot be read is given up where another one is complete. Else it goes on: what is sound in it can
+        be read.
         """
-        if isinstance(error, LogDamaged):
-            record = self._image.partition(*partition.name)
-            if record is None or len(record.replicas) <= 1:
-                self._metrics.damaged_reads += 1
-                logger.error("%s has no other copy, and a part of it cannot be read: %s", partition.name, error)
-                return ErrorCode.CORRUPT_MESSAGE
-            if not partition.offline:
-                self._condemn(partition, error)
-        self.storage_failed(partition, error)
-        return ErrorCode.KAFKA_STORAGE_ERROR
-
-    def _condemn(self, partition: Partition, damage: LogDamaged) -> None:
-        try:
-            partition.log.condemn(damage)
-        except StorageFailure as failure:
-            # It ends all the same; the next process has to find the damage once more.
-            logger.critical("cannot write down that %s is damaged: %s", partition.name, failure)
+        if partition.closed_with is not None:
+            return partition.closed_with.code
+        is_news = self.damage.note(partition.name, error)
+        if not is_of_the_log(error):
+            if is_news:
+                logger.error("%s cannot be read for now: %s", partition.name, error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self._metrics.damaged_reads += 1
+        if self.on_damaged(partition):
+            if is_news:
+                logger.error("%s is damaged and will be copied again from another broker: %s", partition.name, error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if is_news:
+            logger.error(
+                "%s is damaged, and no other copy is complete and alive: %s. What is sound in it is served. When the "
+                "broker is stopped, `martlet log check %s` shows all of it, and what --repair would cut off",
+                partition.name, error, self._logs.path,
+            )  # fmt: skip
+        return ErrorCode.CORRUPT_MESSAGE if isinstance(error, LogDamaged) else ErrorCode.KAFKA_STORAGE_ERROR
 
     # --- roles
 
@@ -259,6 +273,9 @@ class PartitionTable:
         role = role_of(record, self._me)
         if role is Role.NONE:
             return self._give_up(TopicPartition(topic.name, record.partition), topic)
+        if partition is not None and partition.name in self.damage.names and self._has_resigned(partition, record):
+            self._put_aside(partition, record)
+            partition = None
         if partition is None:
             if not has_log and len(record.replicas) <= 1:
                 return None  # opened when it is first used
@@ -298,6 +315,7 @@ class PartitionTable:
     def _give_up(self, name: TopicPartition, topic: TopicRecord) -> Partition | None:
         """The partition has other replicas now: stop using its log, and delete it a while later (T2)."""
         self._led.pop(name, None)
+        self.damage.forget(name)
         partition = self._hosted.pop(name, None)
         log = self._logs.get(name)
         if partition is not None:
@@ -310,6 +328,24 @@ class PartitionTable:
             kept_as = self._logs.set_aside(name)
             logger.warning("%s has been moved to other brokers; its unreadable files are kept as %s", name, kept_as)
         return partition
+
+    def _has_resigned(self, partition: Partition, record: PartitionRecord) -> bool:
+        """Whether nothing counts on this copy, nor on what its fetches have shown until now (T2, T3)."""
+        is_new_epoch = record.topic_id == partition.topic_id and record.leader_epoch > partition.leader_epoch
+        return is_new_epoch and has_resigned(record, self._me.broker)
+
+    def _put_aside(self, partition: Partition, record: PartitionRecord) -> None:
+        """Use the damaged copy no more and keep its files; nobody vouches for it, so nothing else need know."""
+        name = partition.name
+        self._led.pop(name, None)
+        del self._hosted[name]
+        self.damage.forget(name)
+        partition.close(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the damaged copy of {name} has been given up"))
+        self.on_roles_changed([partition])
+        kept_as = self._logs.set_aside(name)
+        logger.warning(
+            "the damaged copy of %s is kept as %s; it is copied again from broker %s", name, kept_as, record.leader
+        )
 
     # --- opening
 

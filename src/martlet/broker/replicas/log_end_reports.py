@@ -89,7 +89,7 @@ class LogEndReports:
         states = read_states(image)
         found = [(name, image.partition(*name)) for name in names]
         reports = [
-            (partition, LogEnd(*self._me, *self._end_of(name)))
+            (partition, LogEnd(*self._me, *self._end_of(name, partition.leader_epoch)))
             for name, partition in found
             if partition is not None and is_asked(partition, states, self._me)
         ]
@@ -101,10 +101,12 @@ class LogEndReports:
         broker = self._commits.image.broker(self._me.broker)
         return broker if broker is not None and broker.incarnation == self._me.incarnation else None
 
-    def _end_of(self, name: TopicPartition) -> tuple[LeaderEpoch, int]:
+    def _end_of(self, name: TopicPartition, newest: LeaderEpoch) -> tuple[LeaderEpoch, int]:
         log = self._logs.get(name)
-        if log is None or log.end_offset == log.log_start_offset:
-            return _NOTHING if log is None else (_NOTHING[0], log.end_offset)
+        if log is None:
+            return _NOTHING
+        if log.end_offset == log.log_start_offset or log.epochs.latest_epoch > newest:
+            return _NOTHING[0], log.end_offset  # an epoch that never was comes from damage, and must not win
         return LeaderEpoch(log.epochs.epoch_at(log.end_offset - 1)), log.end_offset
 
     def _ended(self, task: asyncio.Task[None]) -> None:

@@ -52,6 +52,7 @@ class WaitingReplicaFetch(WaitingFetch):
         if leader is None:
             raise partition.closed_with or ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         leader.check_fetch(self._follower, asked.current_leader_epoch)
+        partition.check_history()
         log = partition.log
         start_offset, end_offset, fetch_offset = log.log_start_offset, log.end_offset, asked.fetch_offset
         if asked.last_fetched_epoch != log.epochs.latest_epoch or fetch_offset > end_offset:

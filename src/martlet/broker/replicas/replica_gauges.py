@@ -30,6 +30,11 @@ def watch_replicas(table: PartitionTable, metrics: BrokerMetrics) -> None:
         table.count_offline,
     )
     watch(
+        "martlet_damaged_partitions",
+        "Partitions whose copy here could not be read somewhere, as far as is known since the start.",
+        lambda: len(table.damage.names),
+    )
+    watch(
         "martlet_replica_lag_messages",
         "Messages by which the slowest in-sync follower is behind this broker.",
         lambda: _largest_lag(table),
