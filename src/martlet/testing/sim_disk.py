@@ -11,7 +11,8 @@ first. Every directory likewise has two lists of names, equal after `sync_direct
   the last `sync_directory` is on its own kept or lost, not even in order.
 
 Besides: `fail_next_sync`, `fail_next_write`, `capacity_bytes` (a write past it stops half way, as ENOSPC does),
-`stop_after` (the machine dies at the n-th change), `flip_bit`, `overwrite` and `cut` for damage at rest.
+`stop_after` (the machine dies at the n-th change), `flip_bit`, `overwrite` and `cut` for damage at rest, `unreadable`
+for files of which the device gives nothing back.
 
 Invariants: (S1) what was synced, file and directory, survives every crash; (S2) `replace_file` is all or nothing;
 (S3) the same randomness and the same calls give the same disk.
@@ -78,6 +79,7 @@ class SimFile:
 
     def pread(self, size: int, position: int) -> bytes:
         self._check_alive()
+        self._disk.check_readable(self.path)
         content = bytes(self._node.content[position : position + size])
         self._disk.reads += 1
         self._disk.read_bytes += len(content)
@@ -116,6 +118,7 @@ class SimDisk:
         self.cold = False
         self.place = "here"
         """Another one makes this disk a copy of what it was."""
+        self.unreadable: set[str] = set()
         self.generation = 0
         self.reads = self.read_bytes = self.writes = self.syncs = 0
         self._changes_left: int | None = None
@@ -168,6 +171,7 @@ class SimDisk:
 
     def read_file(self, path: str) -> bytes | None:
         self._check_running()
+        self.check_readable(path)
         node = self._node(path)
         self.reads += 1
         self.read_bytes += 0 if node is None else len(node.content)
@@ -273,6 +277,11 @@ class SimDisk:
         self._sync_may_fail(path)
         node.durable = bytes(node.content)
         node.dirty_pages.clear()
+
+    def check_readable(self, path: str) -> None:
+        """Raise for a file that the device gives nothing back of."""
+        if path in self.unreadable:
+            raise StorageFailure(f"{path}: Input/output error")
 
     def used_bytes(self) -> int:
         """Bytes of all files."""

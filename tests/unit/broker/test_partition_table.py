@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from martlet.base.errors import ApiError, ErrorCode, LogDamaged
+from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, Member, TopicPartition
 from martlet.broker.handlers.list_offsets import EARLIEST, LATEST, look_up
 from martlet.broker.partitions.partition import LONG_CHECK_BYTES, Partition
