@@ -42,6 +42,31 @@ def test_after_a_power_cut_of_all_brokers_the_longest_log_is_chosen(fault: Commi
         assert all(_end_of(member) == 2 for member in members)
 
 
+def test_a_leader_epoch_that_never_was_wins_no_election() -> None:
+    with SimWorld("epoch") as world:
+        members = start_members(world, 3)
+        one, two, three = members
+        one.create_topic("t", 1, 2, 3, **{"min.insync.replicas": "2", "martlet.flush": "commit"})
+        world.run_until(lambda: len(in_sync_of(one, "t")) == 3, 20_000)
+        one.append("t")
+        one.append("t")
+        world.run_until(lambda: all(_end_of(member) == 2 for member in members), 20_000)
+        for member in members:
+            member.kill(power_loss=True)
+        one.host.disk.remove_tree(LOG_DIRECTORY.format(1))
+        path = f"{LOG_DIRECTORY.format(2)}/t-0/{0:020d}.log"
+        content = two.host.disk.read_file(path) or b""
+        # The last batch: no checksum covers its leader epoch.
+        two.host.disk.overwrite(path, len(content) // 2 + 12, (1_000_000).to_bytes(4, "big"))
+        for member in members:
+            member.begin()
+        world.run_until(lambda: all(member.is_serving for member in members), 60_000)
+        world.run_until(lambda: len(three.partition("t").log_ends) == 3, 60_000)
+        assert three.call(lambda services: elect_leaders(services, [T0], unclean=True)) == {T0: None}
+        world.run_until(lambda: in_sync_of(three, "t") == {1, 2, 3}, 30_000)
+        assert three.partition("t").leader == 3
+
+
 def _end_of(member: object) -> int:
     log = member.services.logs.get(T0)  # type: ignore[attr-defined]
     return -1 if log is None else log.end_offset
