@@ -1,7 +1,8 @@
-"""A log that was damaged while its broker was down: it never decides what the others keep, and is made whole again.
+"""A damaged log never decides what the others keep, and is made whole again while its broker goes on.
 
-All brokers are killed at once, so that the damaged one is still in the in-sync set when it comes back alone. With rare
-checkpoints nothing of what is damaged was flushed; with frequent ones everything was.
+Damage of one who was down: all brokers are killed at once, so that the damaged one is still in the in-sync set when it
+comes back alone. With rare checkpoints nothing of what is damaged was flushed; with frequent ones everything was. And
+damage of one who runs: it is found when somebody reads, or in the background.
 """
 
 import contextlib
@@ -48,13 +49,11 @@ def start_alone_then_all(cluster: RunningCluster, number: int) -> None:
     with contextlib.suppress(NotReached):
         # The leases of those that were killed have run out by then.
         cluster.wait_until(leads, "the damaged broker to lead", seconds=3 * cluster.lease_seconds)
-    start_what_ended(cluster)
-
-    def is_in_sync() -> bool:
-        start_what_ended(cluster)
-        return cluster.is_in_sync(_TOPIC)
-
-    cluster.wait_until(is_in_sync, "all copies to be in sync", seconds=60)
+    for other, broker in cluster.brokers.items():
+        if not broker.is_running:
+            assert other != number, "a broker does not end because a log of it is damaged"
+            cluster.start(other)
+    cluster.wait_in_sync(_TOPIC)
 
 
 def messages(cluster: RunningCluster) -> list[bytes]:
@@ -73,18 +72,10 @@ def messages(cluster: RunningCluster) -> list[bytes]:
         consumer.close()
 
 
-def start_what_ended(cluster: RunningCluster) -> None:
-    """What a service manager does for a broker that found its copy damaged and ended."""
-    for number, broker in cluster.brokers.items():
-        if not broker.is_running:
-            cluster.start(number)
-
-
 def wait_until_alike(cluster: RunningCluster) -> None:
     """The damage is found by whoever reads it first, or in the background."""
 
     def are_alike() -> bool:
-        start_what_ended(cluster)
         return cluster.is_in_sync(_TOPIC) and difference_now(cluster) is None
 
     cluster.wait_until(are_alike, "three equal copies", seconds=60)
@@ -127,5 +118,80 @@ def test_a_damaged_replica_takes_nothing_from_the_others(
         damage(cluster.brokers[number].log_of(f"{_TOPIC}-0"))
         start_alone_then_all(cluster, number)
         assert messages(cluster) == [f"message {n}".encode() for n in range(_COUNT)]
+        before = processes(cluster)
         wait_until_alike(cluster)
+        assert processes(cluster) == before
+        assert messages(cluster) == [f"message {n}".encode() for n in range(_COUNT)]
+
+
+def publish_many(cluster: RunningCluster) -> None:
+    """Several segments, so that most of it is only looked at when it is read."""
+    config = {"min.insync.replicas": "2", "segment.bytes": "2000"}
+    cluster.create_topic(_TOPIC, partitions=1, replication=3, config=config)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "batch.num.messages": 1, "log_level": 0}
+    producer = Producer({**settings, "enable.idempotence": True})
+    for number in range(_COUNT):
+        producer.produce(_TOPIC, f"message {number}".encode())
+    assert producer.flush(30) == 0
+    assert differences(cluster, _TOPIC, 1) == []
+
+
+def flip_a_sealed_byte(log: Path) -> None:
+    file = sorted(log.glob("*.log"))[2]
+    data = bytearray(file.read_bytes())
+    data[len(data) - 1] ^= 0xFF  # in a record of its last batch
+    file.write_bytes(data)
+
+
+def make_unreadable(log: Path) -> None:
+    """As if it might not be opened, which nothing may keep this test's user from."""
+    file = sorted(log.glob("*.log"))[2]
+    file.unlink()
+    file.symlink_to(file.name)
+
+
+def processes(cluster: RunningCluster) -> dict[int, int | None]:
+    return {number: broker.process_id for number, broker in cluster.brokers.items()}
+
+
+def wait_until_copied_again(cluster: RunningCluster, number: int) -> None:
+    def is_copied() -> bool:
+        broker = cluster.brokers[number]
+        return any(broker.data.rglob(f"{_TOPIC}-0.*-stray")) and cluster.is_in_sync(_TOPIC)
+
+    cluster.wait_until(is_copied, f"broker {number} to copy again", seconds=60)
+    assert differences(cluster, _TOPIC, 1) == []
+
+
+@pytest.mark.parametrize("damage", [flip_a_sealed_byte, make_unreadable])
+def test_a_leader_that_is_read_where_it_is_damaged_hands_over_and_goes_on(damage: Callable[[Path], None]) -> None:
+    with RunningCluster(3, leader_balance_interval_ms=1_000, scrub_bytes_per_second=0) as cluster:
+        publish_many(cluster)
+        number = cluster.metadata(_TOPIC).topics[_TOPIC].partitions[0].replicas[0]
+        cluster.restart(number)  # what earlier processes wrote is checked when it is read
+
+        def leads_again() -> bool:
+            return cluster.is_in_sync(_TOPIC) and cluster.leader_of(_TOPIC) == number
+
+        cluster.wait_until(leads_again, f"broker {number} to lead again")
+        before = processes(cluster)
+        damage(cluster.brokers[number].log_of(f"{_TOPIC}-0"))
+        assert messages(cluster) == [f"message {n}".encode() for n in range(_COUNT)]
+        wait_until_copied_again(cluster, number)
+        assert processes(cluster) == before
+        assert messages(cluster) == [f"message {n}".encode() for n in range(_COUNT)]
+
+
+def test_a_follower_finds_its_damage_in_the_background_and_goes_on() -> None:
+    with RunningCluster(3) as cluster:
+        publish_many(cluster)
+        leader = cluster.leader_of(_TOPIC)
+        number = next(number for number in cluster.brokers if number != leader)
+        cluster.stop(number)
+        flip_a_sealed_byte(cluster.brokers[number].log_of(f"{_TOPIC}-0"))
+        cluster.start(number)
+        before = processes(cluster)
+        wait_until_copied_again(cluster, number)
+        assert processes(cluster) == before
+        assert cluster.leader_of(_TOPIC) == leader, "nobody else had to lead"
         assert messages(cluster) == [f"message {n}".encode() for n in range(_COUNT)]

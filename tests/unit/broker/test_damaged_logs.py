@@ -342,6 +342,18 @@ async def test_a_leader_whose_log_names_an_epoch_that_never_was_takes_nothing_an
         assert bench.partition().log.end_offset == 0
 
 
+async def test_a_follower_whose_log_names_an_epoch_that_never_was_is_handed_on() -> None:
+    async with replica_table() as bench:
+        asked = resigning(bench)
+        bench.store(record(leader=SECOND, epoch=3))
+        copied(bench.partition(), 0, epoch=1_000_003)
+        assert asked == []
+        bench.store(record(leader=THIRD, epoch=4))
+        assert asked == [bench.partition()]
+        bench.store(record(leader=THIRD, epoch=5, in_sync=(SECOND, THIRD)))
+        assert bench.partition().log.end_offset == 0
+
+
 async def test_a_sole_copy_whose_log_names_an_epoch_that_never_was_can_be_read() -> None:
     async with replica_table() as bench:
         await led_with_a_damaged_epoch(bench, ME)

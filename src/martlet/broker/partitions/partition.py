@@ -133,7 +133,7 @@ class Partition:
         self.leader_broker: BrokerId | None = None
         """Whom it follows."""
         self.history_fault: ApiError | None = None
-        """Why, while this replica leads, nothing may be appended and nobody's history compared with its own."""
+        """Why, in the present role, nothing may be appended and nobody's history compared with this log's."""
         self.has_enough_in_sync = False
         """Whether it leads and as many replicas are in sync as the topic demands."""
         self.told_high_watermarks: dict[BrokerId, int] = {}
@@ -186,13 +186,14 @@ class Partition:
         self._check_history()
 
     def _check_history(self) -> None:
-        """An epoch that never was, from a damaged batch, would make followers cut off what they hold rightly."""
+        """An epoch that never was, from a damaged batch, would make followers cut off what they hold rightly.
+
+        A follower that names one is understood by no leader.
+        """
         latest = self.log.epochs.latest_epoch
         if latest > self.leader_epoch:
-            fault = f"the log of {self.name} names leader epoch {latest}, and it is led in epoch {self.leader_epoch}"
-            self.history_fault = ApiError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{fault}: it is damaged and takes no messages"
-            )
+            fault = f"its log names leader epoch {latest}, and the newest is {self.leader_epoch}"
+            self.history_fault = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} takes no messages: {fault}")
             self._listener.read_failed(self, LogDamaged(fault))
 
     def check_history(self) -> None:
@@ -207,6 +208,7 @@ class Partition:
             self.leader_epoch = record.leader_epoch
             self.leader_broker = record.leader
             self.follower = FollowerReplica(record.leader_epoch, self.high_watermark)
+            self._check_history()
 
     def stand_by(self, record: PartitionRecord) -> None:
         """Nobody leads: serve nobody and keep everything."""
