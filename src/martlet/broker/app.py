@@ -174,7 +174,11 @@ class BrokerApp:
         partitions.space = space
         partitions.may_act = membership.keeper.may_act
         partitions.on_log_given_up = membership.log_is_given_up
+        damaged = DamagedCopies(me, partitions, commits, topic_settings.layers, self.fail)
+        partitions.on_damaged = damaged.found
         await self._open_partitions(feed, logs, partitions)
+        damaged.start()
+        self._stack.push_async_callback(damaged.aclose)
         housekeeping = Housekeeping(settings, self._clock, logs, partitions, self._metrics, topic_settings)
         housekeeping.start()
         self._stack.push_async_callback(housekeeping.aclose)
@@ -301,9 +305,7 @@ class BrokerApp:
         feed.add_listener(fetching.follow_settings)
         log_ends = LogEndReports(me, commits, logs, self.fail)
         feed.add_listener(log_ends.follow)
-        damaged = DamagedCopies(me, partitions, commits, layers, self.fail)
-        partitions.on_damaged = damaged.found
-        for part in (controller, in_sync, fetching, log_ends, damaged):
+        for part in (controller, in_sync, fetching, log_ends):
             part.start()
             self._stack.push_async_callback(part.aclose)
         watch = self._metrics.watch

@@ -22,7 +22,7 @@ from typing import Final
 from zlib import crc32
 
 from martlet.base.disk import Disk, DiskFile
-from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.errors import ApiError, ErrorCode, LogDamaged
 from martlet.base.ids import TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.log.batch_order import COMPACTED, BatchOrder, KnownGaps, read_gaps, write_gaps

@@ -174,8 +174,13 @@ class PartitionTable:
                 logger.warning("%s ended in %d bytes that were never whole; they were cut off", name, log.cut_bytes)
             self._follow_record(topic, record, has_log=True)
         self.host_missing()
+        for partition in self.open_partitions():
+            for damage in partition.log.damage:
+                self._damage_found(partition, LogDamaged(damage))
         for name, failure in self._logs.failures.items():
-            logger.critical("the log of %s cannot be used and its partition is offline: %s", name, failure)
+            logger.critical(
+                "the log of %s cannot be used and its partition is offline: %s. %s", name, failure, self._advice()
+            )
 
     def host_missing(self) -> None:
         """Open a log for every replicated partition that has none yet: at the start, and where there was no space."""
@@ -247,23 +252,30 @@ class PartitionTable:
         """
         if partition.closed_with is not None:
             return partition.closed_with.code
+        if is_of_the_log(error):
+            self._metrics.damaged_reads += 1
+            if not self._damage_found(partition, error) and isinstance(error, LogDamaged):
+                return ErrorCode.CORRUPT_MESSAGE
+        elif self.damage.note(partition.name, error):
+            logger.error("%s cannot be read for now: %s", partition.name, error)
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _damage_found(self, partition: Partition, error: StorageFailure) -> bool:
+        """Tell of it once; whether this copy is given up for another one."""
         is_news = self.damage.note(partition.name, error)
-        if not is_of_the_log(error):
-            if is_news:
-                logger.error("%s cannot be read for now: %s", partition.name, error)
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        self._metrics.damaged_reads += 1
-        if self.on_damaged(partition):
-            if is_news:
-                logger.error("%s is damaged and will be copied again from another broker: %s", partition.name, error)
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if is_news:
+        is_given_up = self.on_damaged(partition)
+        if is_news and is_given_up:
+            logger.error("%s is damaged and will be copied again from another broker: %s", partition.name, error)
+        elif is_news:
             logger.error(
-                "%s is damaged, and no other copy is complete and alive: %s. What is sound in it is served. When the "
-                "broker is stopped, `martlet log check %s` shows all of it, and what --repair would cut off",
-                partition.name, error, self._logs.path,
+                "%s is damaged, and no other copy is complete and alive: %s. What is sound in it is served. %s",
+                partition.name, error, self._advice(),
             )  # fmt: skip
-        return ErrorCode.CORRUPT_MESSAGE if isinstance(error, LogDamaged) else ErrorCode.KAFKA_STORAGE_ERROR
+        return is_given_up
+
+    def _advice(self) -> str:
+        command = f"martlet log check {self._logs.path} --repair"
+        return f"With the broker stopped, `{command}` shows what would be lost before it repairs anything"
 
     # --- roles
 
