@@ -3,9 +3,9 @@
 Three real brokers with a simulated store, network and disks; a topic with three replicas and a minimum of two in sync;
 publishers with acks=all and idempotence, a reader that follows, a group that commits. Faults strike for some time
 while the invariants I1-I15 are checked (`ghost.py`). Then all heals, and within a bounded virtual time must hold:
-L1 every partition has a leader; L2 every in-sync set is full again; L3 a fresh reader finds everything acknowledged,
-and the history is judged (`history_checker.py`); L4 every publish has its outcome; L5 no task and no connection is
-left over.
+L1 every partition has a leader; L2 every in-sync set is full again and no copy is damaged; L3 a fresh reader finds
+everything acknowledged, and the history is judged (`history_checker.py`); L4 every publish has its outcome; L5 no task
+and no connection is left over.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from martlet.testing.sim_world import SimTimeout, SimWorld
 from tests.sim.cluster_faults import Faults
 from tests.sim.cluster_workload import TOPIC, Clients
 from tests.sim.ghost import Ghost
+from tests.sim.rot import Rot
 from tests.sim.simulated_broker import StopRequest, broker_settings, simulated_ports
 
 BROKERS: Final = 3
@@ -96,6 +97,7 @@ class ClusterRun:
         self.clients = Clients(world, self.ghost, names, self.partitions)
         self.clients.reader_rack = ("", "rack1", "rack2")[draw(3)]
         self.faults = Faults(self)
+        self.rot = Rot(self)
         self._down_until_ms = dict.fromkeys(self.brokers, 0)
         self._stopped_cleanly = dict.fromkeys(self.brokers, False)
         self._published = [False, False]
@@ -225,6 +227,7 @@ class ClusterRun:
         self._supervise()
         self._start_clients()
         self.faults.plan(FAULTS_BEGIN_MS, FAULTS_END_MS, 5 + world.workload.below(11))
+        self.rot.plan(FAULTS_BEGIN_MS, FAULTS_END_MS)
         try:
             self._wait(lambda: world.now_ms >= FAULTS_END_MS, FAULTS_END_MS + 1_000, "")
             self._heal()
@@ -299,7 +302,7 @@ class ClusterRun:
 
     def _is_whole(self) -> bool:
         store = self.ghost.store
-        return all(
+        return not self.rot.is_left and all(
             [self.ghost.process_of(member.broker) for member in record.isr] == list(record.isr)
             and len(record.isr) == len(record.replicas)
             for record in store.partitions.values()

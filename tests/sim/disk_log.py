@@ -2,7 +2,8 @@
 
 How it works: the batches of all segments are listed once and then only what was added; a file that lost or changed
 something (`SimContent.cuts`) is read again from its beginning. Reading ends at the first batch that is not whole, so it
-also says what is left on the disk of a machine that has lost power.
+also says what is left on the disk of a machine that has lost power. Bits that rot has changed are read as they were: the
+broker does not know yet, and the invariants speak of what was copied and is counted on.
 
 Topics of these runs keep everything, so the number of a batch is the same in every replica that holds it.
 """
@@ -84,7 +85,7 @@ class DiskLog:
         return changed
 
     def _content(self, node: SimContent) -> bytes | bytearray:
-        return node.durable if self._durable else node.content
+        return node.as_written(durable=self._durable)
 
     def _read(self, part: _Part) -> None:
         content = self._content(part.node)

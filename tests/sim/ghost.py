@@ -17,7 +17,7 @@ I13 a process that finds a part of its disk gone vouches for none before it, and
 broker's metadata is what the store held at that revision; I15 a group's position is committed and not lost.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,6 +105,8 @@ class Ghost:
         self.store = StoreWitness(world.store_server.state, self.report)
         self.store.on_partition = self._record_stored
         self.checks = 0
+        self.is_rotten: Callable[[BrokerId], bool] = lambda broker: False
+        """Whether a copy on this broker is damaged, or has been thrown away for that and is not in sync again."""
         self._durable = durable
         self._watched: dict[BrokerId, Watched] = {}
         self._by_loop: dict[int, BrokerId] = {}
@@ -152,8 +154,11 @@ class Ghost:
 
     def may_lose(self, broker: BrokerId) -> bool:
         """Whether one more broker may lose something: the promise holds for fewer than the minimum at a time."""
-        lossy = [other for other in self.hosts if other != broker and not self.store.has_recovered(other)]
+        lossy = [other for other in self.hosts if other != broker and self._is_lossy(other)]
         return len(lossy) < self.min_in_sync - 1
+
+    def _is_lossy(self, broker: BrokerId) -> bool:
+        return self.is_rotten(broker) or not self.store.has_recovered(broker)
 
     # --- turns
 
@@ -299,7 +304,7 @@ class Ghost:
             self._read_on(broker, partition, replica)
             if replica.disk.batches[: len(committed.batches)] == committed.batches:
                 return
-        if sum(not self.store.has_recovered(broker) for broker in self.hosts) < self.min_in_sync:
+        if sum(self._is_lossy(broker) for broker in self.hosts) < self.min_in_sync:
             self.report("I9", f"no disk holds all of {partition} up to {committed.end_offset}")
 
     def check_untouched(self, broker: BrokerId) -> None:
@@ -381,7 +386,7 @@ class Ghost:
     def _check_holders(self, partition: TopicPartition, batch: Batch, number: int) -> None:
         holders = [broker for broker in self.hosts if self._holds(broker, partition, batch, number)]
         # Who held it and has just lost its tail is one of those the promise allows for.
-        lossy = [one for one in self.hosts if one not in holders and not self.store.has_recovered(one)]
+        lossy = [one for one in self.hosts if one not in holders and self._is_lossy(one)]
         if len(holders) + len(lossy) < self.min_in_sync:
             self.report("I7", f"{partition} up to {batch.next_offset} is committed, and only {holders} hold it")
 

@@ -19,8 +19,9 @@ from martlet.broker.handlers.produce import WaitingProduce
 from martlet.broker.membership.membership import Membership
 from martlet.broker.partitions import fetch_wait
 from martlet.broker.partitions.partition import Partition
+from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.replicas import replica_fetch
-from martlet.cluster import controller_decisions, reassignment, replica_decisions
+from martlet.cluster import controller_decisions, reassignment, replica_decisions, resignation
 from martlet.cluster.records import PartitionRecord
 from martlet.cluster.store import Change
 from martlet.replication.in_sync import Proposed, Settled
@@ -148,6 +149,35 @@ def leading_on_after_a_restart(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaderReplica, "__init__", init)
 
 
+def resigning_within_an_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A follower throws its damaged copy away in the leader epoch in which it has fetched with it."""
+    original = resignation.resign
+
+    def resign(partition: PartitionRecord, *arguments: Any) -> PartitionRecord | None:
+        after = original(partition, *arguments)
+        if after is None or (after.leader, after.leader_incarnation) != (
+            partition.leader,
+            partition.leader_incarnation,
+        ):
+            return after
+        return replace(after, leader_epoch=partition.leader_epoch)
+
+    def has_resigned(self: Any, partition: Partition, record: PartitionRecord) -> bool:
+        return resignation.has_resigned(record, self._me.broker)
+
+    patch.setattr(resignation, "resign", resign)
+    patch.setattr(PartitionTable, "_has_resigned", has_resigned)
+
+
+def throwing_away_what_counts(patch: pytest.MonkeyPatch) -> None:
+    """A damaged copy goes at the next record, whoever counts on it."""
+
+    def has_resigned(self: Any, partition: Partition, record: PartitionRecord) -> bool:
+        return record.leader not in (None, self._me.broker)
+
+    patch.setattr(PartitionTable, "_has_resigned", has_resigned)
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     acknowledge_before_the_high_watermark,
     high_watermark_by_the_committed_set,
@@ -162,6 +192,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     high_watermark_below_the_minimum,
     acknowledging_after_leadership,
     leading_on_after_a_restart,
+    resigning_within_an_epoch,
+    throwing_away_what_counts,
 )
 
 

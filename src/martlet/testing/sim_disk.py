@@ -37,7 +37,7 @@ class SimCrash(BaseException):
 class SimContent:
     """One file's content, as seen and as durable, and which pages differ."""
 
-    __slots__ = ("content", "cuts", "dirty_pages", "durable")
+    __slots__ = ("content", "cuts", "dirty_pages", "durable", "rotten")
 
     def __init__(self) -> None:
         self.content = bytearray()
@@ -45,6 +45,19 @@ class SimContent:
         """How often something that was there went away or became different."""
         self.durable = b""
         self.dirty_pages: set[int] = set()
+        self.rotten: set[int] = set()
+        """Bits that `rot` has changed."""
+
+    def as_written(self, *, durable: bool = False) -> bytes | bytearray:
+        """The content as it was before `rot`, for judges who want to know what was there."""
+        content = self.durable if durable else self.content
+        if not self.rotten:
+            return content
+        whole = bytearray(content)
+        for bit in self.rotten:
+            if bit // 8 < len(whole):
+                whole[bit // 8] ^= 1 << (bit % 8)
+        return whole
 
 
 class _DirectoryChange(NamedTuple):
@@ -267,6 +280,7 @@ class SimDisk:
         if size < before:
             del content[size:]
             node.cuts += 1
+            node.rotten = {bit for bit in node.rotten if bit // 8 < size}
         else:
             content.extend(bytes(size - before))
         first = min(size, before) // self._page_bytes
@@ -319,6 +333,13 @@ class SimDisk:
         node.content[bit // 8] ^= 1 << (bit % 8)
         node.cuts += 1
         node.durable = bytes(node.content)
+
+    def rot(self, path: str, bit: int) -> SimContent:
+        """The same, and the file remembers it: see `SimContent.as_written`."""
+        self.flip_bit(path, bit)
+        node = self._existing(path)
+        node.rotten ^= {bit}
+        return node
 
     def overwrite(self, path: str, position: int, data: bytes) -> None:
         """Damage at rest: other bytes stand there, on the device too."""
