@@ -2,8 +2,8 @@
 
 How it works: the batches of all segments are listed once and then only what was added; a file that lost or changed
 something (`SimContent.cuts`) is read again from its beginning. Reading ends at the first batch that is not whole, so it
-also says what is left on the disk of a machine that has lost power. Bits that rot has changed are read as they were: the
-broker does not know yet, and the invariants speak of what was copied and is counted on.
+also says what is left on the disk of a machine that has lost power. Bits that rot has changed are read as they were:
+the broker does not know yet, and the invariants speak of what was copied and is counted on.
 
 Topics of these runs keep everything, so the number of a batch is the same in every replica that holds it.
 """

@@ -169,15 +169,6 @@ def resigning_within_an_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionTable, "_has_resigned", has_resigned)
 
 
-def throwing_away_what_counts(patch: pytest.MonkeyPatch) -> None:
-    """A damaged copy goes at the next record, whoever counts on it."""
-
-    def has_resigned(self: Any, partition: Partition, record: PartitionRecord) -> bool:
-        return record.leader not in (None, self._me.broker)
-
-    patch.setattr(PartitionTable, "_has_resigned", has_resigned)
-
-
 MUTATIONS: tuple[Mutation, ...] = (
     acknowledge_before_the_high_watermark,
     high_watermark_by_the_committed_set,
@@ -193,7 +184,6 @@ MUTATIONS: tuple[Mutation, ...] = (
     acknowledging_after_leadership,
     leading_on_after_a_restart,
     resigning_within_an_epoch,
-    throwing_away_what_counts,
 )
 
 

@@ -411,3 +411,9 @@ def test_what_was_lost_within_the_promise_breaks_nothing(stage: Stage) -> None:
     stage.store(leader=ONE, isr=(ONE, TWO, again))
     assert stage.ghost.may_lose(TWO.broker)
     assert stage.ghost.violations == []
+
+
+def test_a_rotten_copy_is_one_less_until_it_is_mended(stage: Stage) -> None:
+    stage.ghost.is_rotten = lambda broker: broker == THREE.broker
+    assert stage.ghost.may_lose(THREE.broker)
+    assert not stage.ghost.may_lose(TWO.broker)

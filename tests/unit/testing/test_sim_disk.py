@@ -246,6 +246,31 @@ def test_damage_at_rest_is_there_after_a_crash_too() -> None:
         disk.flip_bit("d/none", 0)
 
 
+def test_what_has_rotted_is_remembered_as_it_was_written() -> None:
+    disk = disk_with_directory()
+    synced_file(disk, b"abcd")
+    node = disk.rot("d/f", 8 * 2)
+    disk.open("d/f").append(b"ef")
+    assert disk.read_file("d/f") == b"abbdef"
+    assert (bytes(node.as_written()), bytes(node.as_written(durable=True))) == (b"abcdef", b"abcd")
+    disk.open("d/f").truncate(2)
+    disk.open("d/f").append(b"c")
+    assert bytes(node.as_written()) == b"abc"
+    assert not node.rotten
+
+
+def test_an_unreadable_file_gives_nothing_back() -> None:
+    disk = disk_with_directory()
+    synced_file(disk, b"abcd")
+    file = disk.open("d/f")
+    disk.unreadable.add("d/f")
+    for read in (lambda: file.pread(1, 0), lambda: file.pread_now(1, 0), lambda: disk.read_file("d/f")):
+        with pytest.raises(StorageFailure, match="Input/output error"):
+            read()
+    disk.unreadable.clear()
+    assert file.pread(1, 0) == b"a"
+
+
 def test_cold_data_is_said_to_be_so() -> None:
     disk = disk_with_directory()
     file = disk.open("d/f", create=True)
