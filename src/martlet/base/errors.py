@@ -3,7 +3,7 @@
     MartletError
     ├── ApiError            a protocol error code: becomes a field of the response
     ├── ProtocolViolation   the peer broke the protocol: its connection is closed
-    ├── StorageFailure      the disk failed: the log directory goes offline
+    ├── StorageFailure      the disk failed: after a failed write the process ends, a failed read costs its partition
     │   ├── DiskFull        no space: publishes are refused, reads go on, heals by itself
     │   └── DirectoryInUse  another process has the data directory: this one does not start
     └── InvariantViolation  a bug of ours: the process stops

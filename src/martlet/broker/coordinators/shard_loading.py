@@ -12,7 +12,7 @@ import logging
 from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeVar
 
-from martlet.base.errors import ApiError, ErrorCode, LogDamaged, StorageFailure
+from martlet.base.errors import ApiError, ErrorCode, StorageFailure
 from martlet.base.invariant import invariant
 from martlet.broker.coordinators.shard_log import PartitionShardLog
 from martlet.broker.partitions.partition import Partition
@@ -49,8 +49,8 @@ async def load_shard(
         if not log.closed:
             logger.critical("%s cannot be loaded, its groups are not served: %s", shard.name, error)
             shard.close(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{shard.name} could not be loaded: {error}"))
-            if isinstance(error, LogDamaged):
-                log.damage_found(error)
+            if isinstance(error, StorageFailure):
+                log.read_failed(error)
         return 0
     if shard.state is ShardState.LOADING and not log.closed:
         shard.activate()

@@ -14,7 +14,7 @@ Proved by: tests/unit/broker/test_group_coordinator.py, tests/broker/test_offset
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from martlet.base.errors import ApiError, ErrorCode, LogDamaged
+from martlet.base.errors import ApiError, ErrorCode, StorageFailure
 from martlet.base.ids import NO_LEADER_EPOCH
 from martlet.base.invariant import invariant
 from martlet.broker.partitions.partition import Partition
@@ -72,7 +72,7 @@ class PartitionShardLog:
         invariant(self.partition is not None, "what was appended has a log")
         return self.partition is not None and self.partition.when_committed(next_offset, callback)
 
-    def damage_found(self, damage: LogDamaged) -> None:
+    def read_failed(self, failure: StorageFailure) -> None:
         """A part of the log cannot be read: a copy of several is given up, like one that a reader found damaged."""
         if self.partition is not None and not self.closed:
-            self._table.read_failed(self.partition, damage)
+            self._table.read_failed(self.partition, failure)
