@@ -264,8 +264,12 @@ def test_an_unreadable_file_gives_nothing_back() -> None:
     synced_file(disk, b"abcd")
     file = disk.open("d/f")
     disk.unreadable.add("d/f")
-    reads: list[Callable[[], object]] = [lambda: file.pread(1, 0), lambda: disk.open("d/f").pread_now(1, 0)]
-    for read in [*reads, lambda: disk.read_file("d/f")]:
+    reads: list[Callable[[], object]] = [
+        lambda: file.pread(1, 0),
+        lambda: file.pread_now(1, 0),
+        lambda: disk.read_file("d/f"),
+    ]
+    for read in reads:
         with pytest.raises(StorageFailure, match="Input/output error"):
             read()
     disk.unreadable.clear()
