@@ -233,6 +233,18 @@ async def test_a_shard_is_tried_again_after_longer_and_longer_pauses(
     assert tries[2] - tries[1] > 1.9  # two looks or more, where the one before had to wait for the next look only
 
 
+async def test_a_log_whose_file_has_become_shorter_is_not_taken_for_all_there_is(bench: CoordinatorBench) -> None:
+    assert await bench.commit("g", "t", 1) == 0
+    directory = f"/logs/{CONSUMER_OFFSETS_TOPIC}-{shard_of('g', PARTITIONS)}"
+    bench.disk.cut(f"{directory}/{0:020d}.log", 0)
+    await change_partition(bench, "g", lambda record: replace(record, leader_epoch=LeaderEpoch(7)))
+    async with asyncio.timeout(10):
+        while not bench.groups.unserved():
+            await asyncio.sleep(0.001)
+    with pytest.raises(ApiError):
+        await bench.committed("g", "t")
+
+
 async def test_a_damaged_copy_of_several_is_given_up_when_its_groups_are_loaded(bench: CoordinatorBench) -> None:
     await commit_often(bench, "g")
     await bench.stop()
@@ -244,7 +256,7 @@ async def test_a_damaged_copy_of_several_is_given_up_when_its_groups_are_loaded(
         bench, "g", lambda record: replace(record, replicas=brokers, isr=both, leader_epoch=LeaderEpoch(7))
     )
     given_up: list[Partition] = []
-    bench.table.on_damaged = lambda partition: given_up.append(partition) is None
+    bench.table.on_damaged = lambda partition: not given_up.append(partition)  # type: ignore[func-returns-value]
     async with asyncio.timeout(10):
         while not given_up:
             await asyncio.sleep(0.001)

@@ -12,7 +12,7 @@ import logging
 from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeVar
 
-from martlet.base.errors import ApiError, ErrorCode, StorageFailure
+from martlet.base.errors import ApiError, ErrorCode, LogDamaged, StorageFailure
 from martlet.base.invariant import invariant
 from martlet.broker.coordinators.shard_log import PartitionShardLog
 from martlet.broker.partitions.partition import Partition
@@ -63,8 +63,6 @@ async def _replay_all(shard: Shard[R], log: PartitionShardLog, partition: Partit
     count = 0
     while offset < end_offset:
         piece = content.locate(offset, max_bytes=_CHUNK_BYTES, end_offset=end_offset, at_least_one=True)
-        if not piece.size:
-            break
         loop = asyncio.get_running_loop()
         records, next_offset = await loop.run_in_executor(None, _read, shard.name, piece, codec, offset)
         for start in range(0, len(records), _RECORDS_PER_TURN):
@@ -74,7 +72,8 @@ async def _replay_all(shard: Shard[R], log: PartitionShardLog, partition: Partit
             await asyncio.sleep(0)
         count += len(records)
         if next_offset <= offset:
-            break
+            # A part of the state would be taken for all of it.
+            raise LogDamaged(f"{shard.name} ends at offset {end_offset}, but from {offset} on nothing is there")
         offset = next_offset
     return count
 
