@@ -97,7 +97,7 @@ def has_leader(partition: PartitionRecord, states: BrokerStates) -> bool:
 
 def _elect(topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules) -> Decision:
     """Somebody who stays, else somebody who leaves, else somebody who may lack something, else nobody."""
-    election = elect_leader(partition, states.staying, rules.min_in_sync, preferred=_with_space(partition, states))
+    election = elect_leader(partition, states.staying, rules.min_in_sync, preferred=with_space(partition, states))
     if election.partition.leader is None:
         election = elect_leader(
             partition,
@@ -157,7 +157,7 @@ def _hand_over(topic: str, partition: PartitionRecord, states: BrokerStates, rul
 
     Those that are waited for would lose their place in the in-sync set by it, which a broker's leaving is worth.
     """
-    election = elect_leader(partition, states.staying, rules.min_in_sync, preferred=_with_space(partition, states))
+    election = elect_leader(partition, states.staying, rules.min_in_sync, preferred=with_space(partition, states))
     if election.partition.leader is None:
         return None
     return Decision(topic, partition, election.partition)
@@ -165,14 +165,14 @@ def _hand_over(topic: str, partition: PartitionRecord, states: BrokerStates, rul
 
 def _relieve(topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules) -> Decision | None:
     """Another leader in place of one that takes no messages; None when no other in sync does."""
-    successor = _with_space(partition, states)
+    successor = with_space(partition, states)
     if successor is None or _has_missing_member(partition, states):
         return None
     election = elect_leader(partition, states.staying, rules.min_in_sync, preferred=successor)
     return Decision(topic, partition, election.partition)
 
 
-def _with_space(partition: PartitionRecord, states: BrokerStates) -> BrokerId | None:
+def with_space(partition: PartitionRecord, states: BrokerStates) -> BrokerId | None:
     """The first replica that is in sync, stays, and has space; None without any."""
     staying = states.staying
     in_sync = {entry.broker for entry in partition.isr if live_member(entry, staying) is not None}

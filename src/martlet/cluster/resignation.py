@@ -10,7 +10,8 @@ the one before. So it cannot take the follower back on the strength of the copy 
 
 Invariants:
 S1 afterwards the broker is in no set, and somebody else who is complete and alive leads, in a new leader epoch;
-S2 where nobody else is complete and alive there is no plan: then this copy is the best there is.
+S2 where nobody else is complete and alive there is no plan: then this copy is the best there is; nor where the disk is
+   full, because no other copy could be made in its place.
 
 Proved by: tests/unit/cluster/test_resignation.py, tests/properties/test_resignation.py
 """
@@ -19,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from martlet.base.ids import BrokerId, Member
-from martlet.cluster.controller_decisions import TopicRules
+from martlet.cluster.controller_decisions import TopicRules, with_space
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.liveness import BrokerStates
 from martlet.cluster.partition_plans import Decision, broker_compares, plan_partitions
@@ -38,8 +39,9 @@ def resign(
         elr=_without(partition.elr, broker),
         last_in_sync=_without(partition.last_in_sync, broker),
     )
+    preferred = partition.leader if partition.leader != broker else with_space(others, states)
     for live in (states.staying, states.alive):
-        after = elect_leader(others, live, rules.min_in_sync, preferred=partition.leader).partition
+        after = elect_leader(others, live, rules.min_in_sync, preferred=preferred).partition
         if after.leader is not None:
             return after
     return None
@@ -52,7 +54,7 @@ def plan_resignation(
     registered = image.broker(me.broker)
     if registered is None or registered.incarnation != me.incarnation or me.broker not in partition.replicas:
         return None
-    after = resign(partition, me.broker, states, rules)
+    after = resign(partition, me.broker, states, rules) if me.broker not in states.full else None
     if after is None:
         return None
     [plan] = plan_partitions([Decision(topic, partition, after)], image)

@@ -265,7 +265,8 @@ async def test_an_unreadable_segment_keeps_retention_from_nothing_else() -> None
     async with replica_table(before.disk, before.metadata) as bench:
         logs = [bench.table.get("orders", index).log for index in range(2)]
         bench.disk.unreadable.update(f"/logs/orders-0/{0:020d}{kind}" for kind in (".log", ".index", ".timeindex"))
-        housekeeping = Housekeeping(BrokerSettings(), bench.clock, bench.disk, bench.logs, bench.table, bench.metrics)
+        settings, topic_settings = BrokerSettings(), bench.services.topic_settings
+        housekeeping = Housekeeping(settings, bench.clock, bench.logs, bench.table, bench.metrics, topic_settings)
         await housekeeping.apply_retention()
         await housekeeping.aclose()
         assert [log.log_start_offset for log in logs] == [0, 4]

@@ -125,6 +125,20 @@ def test_who_leaves_leads_only_where_nobody_stays() -> None:
     assert _resign(cluster, 1).leader == 2
 
 
+def test_the_next_leader_has_space_if_one_has() -> None:
+    cluster = _cluster()
+    cluster.show(2, full=True)
+    assert _resign(cluster, 1).leader == 3
+
+
+def test_a_broker_whose_disk_is_full_keeps_what_it_has() -> None:
+    cluster = _cluster()
+    cluster.show(1, full=True)
+    assert _plan(cluster, 1) is None
+    cluster.show(1)
+    assert _plan(cluster, 1) is not None
+
+
 def test_a_sole_replica_and_a_process_that_is_not_registered_any_more_have_no_plan() -> None:
     cluster = _cluster()
     before = _member(cluster, 1)
