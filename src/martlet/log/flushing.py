@@ -31,7 +31,7 @@ class SyncHealth:
     def check(self) -> None:
         """Raise StorageFailure when a sync has failed before (I2)."""
         if self.failure is not None:
-            raise StorageFailure(f"an earlier sync failed: {self.failure}")
+            raise StorageFailure(f"the log takes no more syncs: {self.failure}")
 
     def fail(self, error: StorageFailure) -> None:
         self.failure = str(error)
@@ -80,7 +80,8 @@ class CheckpointTicket:
     epoch_changes: int
 
     def write(self) -> None:
-        """Wait until the device has it all; raises StorageFailure."""
+        """Wait until the device has it all; raises StorageFailure, also when the log is not used any more."""
+        self.health.check()
         try:
             for file in self.index_files:
                 file.sync()

@@ -215,18 +215,14 @@ class LogDirectory:
 
     def delete(self, partition: TopicPartition) -> None:
         """Forget a log and move its files aside; `remove_deleted` removes them later, which may take its time."""
-        self._logs.pop(partition, None)
-        self.failures.pop(partition, None)
-        self._set_aside.pop(partition, None)
+        self._forget(partition)
         target = self._move_aside(partition, DELETED_DIRECTORY)
         if target is not None:
             self._deleted.append(target)
 
     def set_aside(self, partition: TopicPartition) -> str | None:
         """Stop serving a log nobody owns but keep its files, under the name returned, for an operator to look at."""
-        self._logs.pop(partition, None)
-        self.failures.pop(partition, None)
-        self._set_aside.pop(partition, None)
+        self._forget(partition)
         return self._move_aside(partition, STRAY_DIRECTORY)
 
     def remove_deleted(self) -> int:
@@ -264,7 +260,7 @@ class LogDirectory:
         """The checkpoint has been written."""
         self._noted = set(checkpoint.asides)
         for log, ticket in checkpoint.tickets:
-            if log.partition not in checkpoint.failures:
+            if log.partition not in checkpoint.failures and self._logs.get(log.partition) is log:
                 log.complete_checkpoint(ticket)
 
     def checkpoint(self) -> None:
@@ -304,6 +300,13 @@ class LogDirectory:
                     f"{directory} is gone, and all offsets below {end_offset} with it"
                 )
                 self._set_aside[partition] = files.of(partition, is_clean=False)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        log = self._logs.pop(partition, None)
+        if log is not None:
+            log.retire()
+        self.failures.pop(partition, None)
+        self._set_aside.pop(partition, None)
 
     def _move_aside(self, partition: TopicPartition, suffix: str) -> str | None:
         directory = f"{self.path}/{partition_directory(partition)}"

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from martlet.base.disk import DiskFile
+from martlet.base.errors import LogDamaged
 from martlet.log.batch_order import EPOCH_MAX, NO_GAPS, KnownGaps
 from martlet.log.unchecked_bytes import UncheckedBytes
 
@@ -27,6 +28,9 @@ class LogSlice(NamedTuple):
         if self.file is None:
             return b""
         content = self.file.pread(self.size, self.position)
+        if len(content) < self.size and self.position + self.size <= self.file.size():
+            # Not cut by us, who would know: another program has shortened it.
+            raise LogDamaged(f"{self.file.path}: the file ends at byte {self.position + len(content)}, too early")
         if self.unchecked is None:
             return content
         return content[: self.unchecked.check(content, self.position, gaps=self.gaps, epoch_max=self.epoch_max)]

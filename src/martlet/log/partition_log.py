@@ -496,6 +496,11 @@ class PartitionLog:
         for segment in self._segments:
             segment.release()
 
+    def retire(self) -> None:
+        """Its files go by another name from now on: what is under way for it must not touch those of a new log."""
+        self._health.failure = "it is not used any more"
+        self._generation += 1
+
     # Cutting.
 
     def truncate_to(self, offset: int, *, now_ms: int) -> None:

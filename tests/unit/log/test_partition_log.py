@@ -1,5 +1,8 @@
 """One partition's log through its face: appending, finding, rolling, cutting, full disks."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from martlet.base.disk import SystemDisk
@@ -435,3 +438,26 @@ def test_a_real_disk_behaves_the_same(tmp_path_factory: pytest.TempPathFactory) 
     twin.truncate_to(100, now_ms=NOW_MS)
     assert batches_in(twin) == expected[:50]
     assert DIRECTORY.endswith("orders-0")
+
+
+def test_a_file_that_another_program_has_shortened_is_damage_and_no_empty_answer(tmp_path: Path) -> None:
+    directory = str(tmp_path / "orders-0")
+    log = PartitionLog.open(
+        SystemDisk(), directory, SMALL, partition=PARTITION, checkpoint=LogCheckpoint(), now_ms=NOW_MS
+    )
+    fill(log, 5)
+    piece = log.locate(0, max_bytes=10_000, end_offset=10, at_least_one=True)
+    os.truncate(tmp_path / "orders-0" / "00000000000000000000.log", 100)
+    with pytest.raises(LogDamaged, match="ends at byte 100, too early"):
+        piece.read()
+
+
+def test_what_is_under_way_for_a_log_that_was_set_aside_does_not_touch_the_one_after_it() -> None:
+    log = open_log(new_disk())
+    fill(log, 3)
+    log.flush()
+    ticket = log.begin_checkpoint()
+    assert ticket is not None
+    log.retire()
+    with pytest.raises(StorageFailure, match="not used any more"):
+        ticket.write()
