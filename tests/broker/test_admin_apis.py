@@ -114,6 +114,17 @@ def test_naming_a_topic_creates_it_where_allowed(client: RawClient, version: int
     publish_values(client, topic, b"x")
 
 
+@pytest.mark.parametrize("version", range(14))
+def test_naming_a_deleted_topic_says_first_that_it_is_gone(client: RawClient, version: int) -> None:
+    topic = create_topic(client)
+    (deleted,) = client.call(DeleteTopicsRequest(topic_names=[topic]), 5).responses
+    assert deleted.error_code == ErrorCode.NONE
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
+    answers = [client.call(request, version).topics[0].error_code for _ in range(3)]
+    assert answers == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE, ErrorCode.NONE]
+    publish_values(client, topic, b"x")
+
+
 def test_naming_a_topic_does_not_create_it_where_forbidden(make_broker: Any) -> None:
     running = make_broker(auto_create_topics=False)
     with RawClient(running.bootstrap_servers) as client:

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.broker.requests import unique_topic
@@ -44,6 +44,18 @@ def test_the_admin_client_creates_grows_describes_and_deletes_topics(admin: Admi
     assert len(metadata.brokers) == 1
     only(admin.delete_topics([topic]))
     assert topic not in admin.list_topics(timeout=TIMEOUT_SECONDS).topics
+
+
+def test_a_deleted_topic_is_gone_when_asked_for_and_used_again_at_will(admin: AdminClient, servers: str) -> None:
+    topic = unique_topic("confluent-gone")
+    only(admin.create_topics([names.NewTopic(topic, 4, 1)]))
+    only(admin.delete_topics([topic]))
+    # librdkafka lets the broker create what it asks for, also in its admin client.
+    error = admin.list_topics(topic, timeout=TIMEOUT_SECONDS).topics[topic].error
+    assert error is not None
+    assert error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    messages = make_messages(10, keyed=True)
+    assert len(ConfluentAdapter().publish(servers, topic, messages)) == 10
 
 
 def test_the_admin_client_describes_the_cluster(admin: AdminClient) -> None:

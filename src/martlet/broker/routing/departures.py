@@ -1,12 +1,16 @@
-"""Which brokers went without a word a moment ago, so that clients are not told of the loss and the new leader at once.
+"""What went lately and clients may still ask for: brokers that died a moment ago, and names of topics that were deleted.
 
-librdkafka, told in one answer that a broker is gone and that another leads its partition, first takes the new leader,
+A client is not told of a broker's loss and of the new leader at once. librdkafka, told in one answer that a broker is gone and that another leads its partition, first takes the new leader,
 then dissolves the old broker and with it what it has just learned, and asks again a second later. A dead broker that
 is still listed while its partitions find their leaders costs no client anything: it was listed for the whole time of
 its lease before. It is never named as a leader. A broker that left cleanly led nothing when it went, and is not
 listed on.
 
-Proved by: tests/unit/broker/test_departures.py, tests/sim/test_replication.py; measured by `./dev bench failover`
+A deleted topic that a client names may be made again by that very question. Who deleted it and looks whether it is gone
+must be told so once, as by Kafka (decision 0022).
+
+Proved by: tests/unit/broker/test_departures.py, tests/broker/test_admin_apis.py, tests/sim/test_replication.py; measured
+by `./dev bench failover`
 """
 
 from typing import Final
@@ -17,16 +21,19 @@ from martlet.cluster.image import ImageDelta
 
 LISTED_ON_MS: Final = 3_000
 """Clients without a leader ask every second; one of those answers may be lost."""
+TOPICS_MAX: Final = 1_000
+"""Names remembered; the oldest is forgotten first."""
 
 
 class Departures:
     """Follows the metadata image of one broker."""
 
-    __slots__ = ("_clock", "_gone_at_ms")
+    __slots__ = ("_clock", "_gone_at_ms", "_topics")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._gone_at_ms: dict[BrokerId, int] = {}
+        self._topics: dict[str, None] = {}
 
     def follow(self, delta: ImageDelta) -> None:
         """A step of the image."""
@@ -35,8 +42,18 @@ class Departures:
                 self._gone_at_ms.pop(after.broker, None)
             elif before is not None and not before.leaving:
                 self._gone_at_ms[before.broker] = self._clock.monotonic_ms()
+        for topic in delta.topics_deleted:
+            self._topics[topic.name] = None
+        for topic in delta.topics_created:
+            self._topics.pop(topic.name, None)
+        while len(self._topics) > TOPICS_MAX:
+            del self._topics[next(iter(self._topics))]
 
     def recent(self) -> frozenset[BrokerId]:
         """Who went so lately that clients are still told of it."""
         since_ms = self._clock.monotonic_ms() - LISTED_ON_MS
         return frozenset(broker for broker, gone_ms in self._gone_at_ms.items() if gone_ms > since_ms)
+
+    def had_topic(self, name: str) -> bool:
+        """Whether the last that was heard of a topic of this name is that it was deleted."""
+        return name in self._topics
