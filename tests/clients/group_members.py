@@ -109,6 +109,12 @@ class ConfluentMember(Member):
         self._reports.revoked(self.name, [one.partition for one in partitions])
 
 
+class RoundRobinConfluentMember(ConfluentMember):
+    """The classic protocol and the other eager assignor."""
+
+    settings: ClassVar[dict[str, Any]] = {**ConfluentMember.settings, "partition.assignment.strategy": "roundrobin"}
+
+
 class CooperativeConfluentMember(ConfluentMember):
     """The classic protocol; partitions that stay are not given back."""
 

@@ -15,7 +15,12 @@ from tests.clients.group_behaviour import (
     groups_broker,
     publish,
 )
-from tests.clients.group_members import ConfluentMember, CooperativeConfluentMember, NewConfluentMember
+from tests.clients.group_members import (
+    ConfluentMember,
+    CooperativeConfluentMember,
+    NewConfluentMember,
+    RoundRobinConfluentMember,
+)
 from tests.clients.with_confluent import TIMEOUT_SECONDS
 
 
@@ -46,7 +51,10 @@ class TestMigration:
         with groups_broker() as running:
             yield running
 
-    @pytest.fixture(params=[ConfluentMember, CooperativeConfluentMember], ids=["eager", "cooperative"])
+    @pytest.fixture(
+        params=[ConfluentMember, RoundRobinConfluentMember, CooperativeConfluentMember],
+        ids=["range", "roundrobin", "cooperative"],
+    )
     def group(self, request: pytest.FixtureRequest, quick_broker: RunningBroker) -> Iterator[Group]:
         group = Group(quick_broker.bootstrap_servers, request.param)
         yield group
