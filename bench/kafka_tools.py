@@ -263,13 +263,14 @@ def groups_after_all_offsets(lab: Lab) -> None:
     """kafka-get-offsets without --topic, a console consumer on __consumer_offsets; then 60 groups work."""
     lab.topic("positions")
     lab.publish("positions", 300)
-    names = [f"positions-{number}" for number in range(_GROUPS)]
-    commit_all(lab, names, 1)
+    # With one group most partitions of __consumer_offsets are there and were never written.
+    commit_all(lab, ["positions-first"], 1)
     expect(lab.run("get-offsets"), r"^positions:0:\d+$", r"^__consumer_offsets:0:\d+$")
     lab.run(
         "console-consumer", "--topic", "__consumer_offsets", "--from-beginning", "--max-messages", "1000000",
         "--timeout-ms", "5000",
     )  # fmt: skip
+    names = [f"positions-{number}" for number in range(_GROUPS)]
     commit_all(lab, names, 2)
     listed = lab.run("consumer-groups", "--list")
     expect(listed, *(rf"^{name}$" for name in names))
@@ -408,7 +409,7 @@ def reassign(lab: Lab) -> None:
     text = lab.run("reassign-partitions", *of_plan, "--cancel")
     expect(text, r"Successfully cancelled partition reassignments? for: moved-0", r"Clearing broker-level throttles")
     refuse(throttles(lab, "moved"), r"throttled")
-    expect(lab.run("topics", "--describe", "--topic", "moved"), r"Replicas: 1,2\s")
+    expect(lab.run("topics", "--describe", "--topic", "moved"), r"Replicas: (1,2|2,1)\s")
 
     lab.run("reassign-partitions", *of_plan, "--execute", "--throttle", str(_SLOW_BYTES_PER_SECOND))
     faster = ("--execute", "--additional", "--throttle", str(100 * _MEGABYTE))
@@ -459,7 +460,9 @@ CHECKS: Final[dict[str, Callable[[Lab], None]]] = {
 @contextlib.contextmanager
 def martlet_cluster(directory: Path) -> Iterator[str]:
     """Three brokers and an etcd; where clients connect."""
-    with RunningCluster(len(_BROKERS), directory=directory, direct=True, lease_ms=6_000) as running:
+    # With one copy a partition of __consumer_offsets has a log from its first use on, and not before.
+    settings = {"offsets_topic_partitions": 50, "offsets_topic_replication_factor": 1}
+    with RunningCluster(len(_BROKERS), directory=directory, direct=True, **settings) as running:
         yield running.bootstrap_servers
 
 
