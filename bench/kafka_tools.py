@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -461,7 +461,7 @@ CHECKS: Final[dict[str, Callable[[Lab], None]]] = {
 def martlet_cluster(directory: Path) -> Iterator[str]:
     """Three brokers and an etcd; where clients connect."""
     # With one copy a partition of __consumer_offsets has a log from its first use on, and not before.
-    settings = {"offsets_topic_partitions": 50, "offsets_topic_replication_factor": 1}
+    settings: dict[str, Any] = {"offsets_topic_partitions": 50, "offsets_topic_replication_factor": 1}
     with RunningCluster(len(_BROKERS), directory=directory, direct=True, **settings) as running:
         yield running.bootstrap_servers
 

@@ -111,7 +111,9 @@ def test_a_broker_that_compacts_answers_without_waiting_for_the_interpreter(
     settings = ("--set", "cleaner_interval_ms=1000", "--set", "checkpoint_interval_ms=100")
     waits: list[float] = []
     with running("broker", tmp_path, clean_environment, *settings) as up, RawClient(up.kafka) as client:
-        topic = create_topic(client, cleanup_policy="compact", segment_bytes="1000000", min_cleanable_dirty_ratio="0.01")
+        topic = create_topic(
+            client, cleanup_policy="compact", segment_bytes="1000000", min_cleanable_dirty_ratio="0.01"
+        )
         for _ in range(60):
             assert publish(client, topic, batch).error_code == ErrorCode.NONE
         logs = tmp_path / "data" / "broker-1" / f"{topic}-0"

@@ -1,7 +1,7 @@
 """How long a broker that went without a word is still listed for clients, and which names were topics."""
 
 from martlet.base.ids import BrokerId, Incarnation, TopicId
-from martlet.broker.routing.departures import LISTED_ON_MS, TOPICS_MAX, Departures
+from martlet.broker.routing.departures import GONE_MS, LISTED_ON_MS, TOPICS_MAX, Departures
 from martlet.cluster.image import ImageDelta, LiveChange, TopicChange
 from martlet.cluster.records import LiveRecord, TopicRecord
 from martlet.testing.sim_clock import SimClock
@@ -44,23 +44,41 @@ def topic(name: str) -> TopicRecord:
     return TopicRecord(name, TopicId(bytes(16)), 1, 1)
 
 
-def test_a_name_was_a_topic_from_its_deletion_until_it_is_made_again() -> None:
-    departures = Departures(SimClock())
-    assert not departures.had_topic("orders")
-    departures.follow(ImageDelta(1, topics=(TopicChange(topic("orders"), None),)))
-    assert departures.had_topic("orders")
+def departures_without(*names: str) -> tuple[Departures, SimClock]:
+    """These topics were deleted."""
+    clock = SimClock()
+    departures = Departures(clock)
+    departures.follow(ImageDelta(1, topics=tuple(TopicChange(topic(name), None) for name in names)))
+    return departures, clock
+
+
+def test_a_deleted_topic_returns_for_who_goes_on_asking() -> None:
+    departures, clock = departures_without("orders")
+    assert departures.lets_return("payments")
+    clock.advance(10 * GONE_MS)
+    assert not departures.lets_return("orders"), "the first question, however late"
+    clock.advance(GONE_MS - 1)
+    assert not departures.lets_return("orders")
+    clock.advance(1)
+    assert departures.lets_return("orders")
+
+
+def test_a_topic_that_was_made_again_and_deleted_again_is_gone_again() -> None:
+    departures, clock = departures_without("orders")
+    departures.lets_return("orders")
+    clock.advance(GONE_MS)
     departures.follow(ImageDelta(2, topics=(TopicChange(None, topic("orders")),)))
-    assert not departures.had_topic("orders")
+    departures.follow(ImageDelta(3, topics=(TopicChange(topic("orders"), None),)))
+    assert not departures.lets_return("orders")
 
 
 def test_a_change_of_settings_is_no_departure() -> None:
     departures = Departures(SimClock())
     departures.follow(ImageDelta(1, topics=(TopicChange(topic("orders"), topic("orders")),)))
-    assert not departures.had_topic("orders")
+    assert departures.lets_return("orders")
 
 
 def test_of_many_deleted_topics_the_last_are_remembered() -> None:
-    departures = Departures(SimClock())
     names = [f"topic-{number}" for number in range(TOPICS_MAX + 1)]
-    departures.follow(ImageDelta(1, topics=tuple(TopicChange(topic(name), None) for name in names)))
-    assert [departures.had_topic(name) for name in names[:2] + names[-1:]] == [False, True, True]
+    departures, _ = departures_without(*names)
+    assert [departures.lets_return(name) for name in names[:2] + names[-1:]] == [True, False, False]

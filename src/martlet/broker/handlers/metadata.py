@@ -7,8 +7,8 @@
 - A topic named several times is described once.
 - v8+: the operations that the client is allowed, of topics and (up to v10) of the cluster, are named on request; as in
   Kafka also for a name that no topic has.
-- Creating waits until the topic is visible, so the first answer already carries its leader. Only a name that was
-  deleted is first answered with UNKNOWN_TOPIC_OR_PARTITION, as Kafka answers every name that it creates (decision 0022).
+- Creating waits until the topic is visible, so the first answer already carries its leader. Only for a
+  deleted one the answer is UNKNOWN_TOPIC_OR_PARTITION at first, as Kafka's is for each name it creates (decision 0022).
 - Only brokers that are alive are listed, and for a moment those that were (`routing/departures.py`). A partition whose
   leader is not alive has LEADER_NOT_AVAILABLE. So have those led by this broker once it has lost touch with its
   cluster: the client is to ask somebody else.
@@ -109,9 +109,7 @@ async def _describe_by_name(broker: BrokerServices, name: str, may_create: bool)
         topic = broker.image.topic(name)
         if topic is None:
             check_topic_name(name)
-            was_deleted = broker.departures.had_topic(name)
-            created = await _create(broker, name) if may_create else None
-            topic = None if was_deleted else created
+            topic = await _create(broker, name) if may_create and broker.departures.lets_return(name) else None
         if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     except ApiError as error:
