@@ -348,7 +348,7 @@ def features(lab: Lab) -> None:
 
 
 def log_dirs(lab: Lab) -> None:
-    """kafka-log-dirs: of topics that are used and of one that nobody has used."""
+    """kafka-log-dirs: of a topic that is used and of one that never was."""
     lab.topic("used")
     lab.topic("unused")
     lab.publish("used", 1_000, 100)

@@ -1,13 +1,13 @@
 """What went lately and clients still ask for: brokers that died a moment ago, names of topics that were deleted.
 
-A client is not told of a broker's loss and of the new leader at once. librdkafka, told in one answer that a broker is
+A client must not learn of a broker's loss and of the new leader at once. librdkafka, told in one answer that one is
 gone and that another leads its partition, first takes the new leader, then dissolves the old broker and with it what
 it has just learned, and asks again a second later. A dead broker that is still listed while its partitions find their
 leaders costs no client anything: it was listed for the whole time of its lease before. It is never named as a leader.
 A broker that left cleanly led nothing when it went, and is not listed on.
 
 A deleted topic that a client names could be made again by that very question. Who deleted it and looks whether it is
-gone must be told so, as by Kafka, and librdkafka asks twice at once. So the first question is not taken for a wish, nor
+gone must hear so, as from Kafka, and librdkafka asks twice at once. So the first question is not taken for a wish, nor
 those that follow it closely; who wants the topic asks again (decision 0022).
 
 Proved by: tests/unit/broker/test_departures.py, tests/broker/test_admin_apis.py, tests/sim/test_replication.py;
