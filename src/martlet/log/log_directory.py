@@ -259,6 +259,11 @@ class LogDirectory:
     def complete_checkpoint(self, checkpoint: DirectoryCheckpoint) -> None:
         """The checkpoint has been written."""
         self._noted = set(checkpoint.asides)
+        for partition, log in self._logs.items():
+            start, recovery_point = (
+                offsets.get(partition, 0) for offsets in (checkpoint.log_start_offsets, checkpoint.recovery_points)
+            )
+            log.start_is_noted(min(start, recovery_point))
         for log, ticket in checkpoint.tickets:
             if log.partition not in checkpoint.failures and self._logs.get(log.partition) is log:
                 log.complete_checkpoint(ticket)

@@ -18,7 +18,7 @@ Proved by: tests/unit/log/test_partition_log.py, tests/properties/test_log_model
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from martlet.base.disk import Disk, DiskFile
@@ -30,7 +30,7 @@ from martlet.log.batch_scan import batch_fault
 from martlet.log.checkpoints import BrokenCheckpoint, decode_topic_id, encode_epochs, encode_offsets, encode_topic_id
 from martlet.log.compaction import CompactionPlan, Source, choose_segments
 from martlet.log.compaction_swap import commit_swap
-from martlet.log.file_names import CLEANED, DELETED, EPOCH_CHECKPOINT, PARTITION_METADATA, RECOVERY_FLOOR
+from martlet.log.file_names import CLEANED, DELETED, EPOCH_CHECKPOINT, LOG, PARTITION_METADATA, RECOVERY_FLOOR
 from martlet.log.flushing import CheckpointTicket, FlushTicket, SyncHealth
 from martlet.log.log_slice import NOTHING, Appended, LogSlice, TimestampOffset
 from martlet.log.options import LogOptions
@@ -54,6 +54,16 @@ _UNKNOWN: Final = -(1 << 63)
 _NEVER: Final = 1 << 63
 
 
+class _DeletedFile(NamedTuple):
+    """A file that waits for its removal."""
+
+    at_ms: int
+    path: str
+    start_offset: int
+    """Where the log starts without it."""
+    is_emptied: bool = False
+
+
 class PartitionLog:
     """Owned by the broker's partition; made by `open`, unusable after `close` or a StorageFailure."""
 
@@ -68,6 +78,7 @@ class PartitionLog:
         "_generation",
         "_health",
         "_newly_sealed",
+        "_noted_start",
         "_opened_at_ms",
         "_opened_clean",
         "_options",
@@ -138,7 +149,8 @@ class PartitionLog:
         self._parent_changed = False
         self._unsynced_files: list[DiskFile] = []
         self._floor: int | None = None
-        self._deleted_files: list[tuple[int, str]] = [(now_ms, path) for path in loaded.leftovers]
+        self._noted_start = 0
+        self._deleted_files = [_DeletedFile(now_ms, path, loaded.log_start_offset) for path in loaded.leftovers]
         self._compaction: CompactionPlan | None = None
 
     @classmethod
@@ -182,6 +194,10 @@ class PartitionLog:
             for segment in log._segments.from_offset(log._floor):
                 segment.file.sync()
             log._sync_names()
+        starts_later = log.log_start_offset > checkpoint.log_start_offset and not loaded.leftovers
+        if starts_later and checkpoint.is_start_known:
+            # What was lost before it was flushed must not be missed once the recovery point is beyond it.
+            log._write_floor(log.recovery_point)
         log.topic_id = read_topic_id(disk, directory)
         return log
 
@@ -573,7 +589,8 @@ class PartitionLog:
             # a crash must leave a log without a hole.
             self._sync_names()
             gone = self._segments.remove_first().rename(DELETED)
-            self._deleted_files += [(now_ms, path) for path in gone]
+            start_offset = max(self.log_start_offset, self._segments.first.base_offset)
+            self._deleted_files += [_DeletedFile(now_ms, path, start_offset) for path in gone]
             self._directory_changes += 1
         if count:
             first_offset = self._segments.first.base_offset
@@ -587,12 +604,27 @@ class PartitionLog:
         return count
 
     def remove_deleted_files(self, now_ms: int) -> int:
-        """Give back the space of segments deleted long enough ago; returns how many files went."""
-        due = [path for at_ms, path in self._deleted_files if now_ms - at_ms >= self._options.file_delete_delay_ms]
-        for path in due:
-            self._disk.remove(path)
-        self._deleted_files = [entry for entry in self._deleted_files if entry[1] not in due]
-        return len(due)
+        """Give back the space of segments deleted long enough ago; returns how many files went.
+
+        Their names stay until it is written down that the log starts behind them: else the next start would miss them.
+        """
+        waiting, count = [], 0
+        for file in self._deleted_files:
+            is_due = now_ms - file.at_ms >= self._options.file_delete_delay_ms
+            if is_due and (file.start_offset <= self._noted_start or not file.path.endswith(LOG + DELETED)):
+                self._disk.remove(file.path)
+                count += 1
+                continue
+            if is_due and not file.is_emptied:
+                self._disk.remove(file.path)  # readers that have it open go on with it
+                self._disk.open(file.path, create=True)
+            waiting.append(file._replace(is_emptied=is_due))
+        self._deleted_files = waiting
+        return count
+
+    def start_is_noted(self, offset: int) -> None:
+        """A checkpoint says, durably, that the log starts there."""
+        self._noted_start = offset
 
     def plan_compaction(self, now_ms: int, *, up_to_offset: int) -> CompactionPlan | None:
         """What to compact now, if the topic is compacted and enough has changed; one plan at a time."""

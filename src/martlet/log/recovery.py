@@ -210,10 +210,11 @@ class _Recovery:
         )
 
     def _start_offset(self) -> int:
-        """Where the log starts: at its first segment, unless one before that is missing and not deleted."""
+        """Where the log starts: at its first segment, unless one before it was flushed, is missing and not deleted."""
         checkpoint, first_offset = self._checkpoint, self._segments[0].base_offset
         start_offset = self.gaps.end_of(checkpoint.log_start_offset)
-        if checkpoint.is_start_known and start_offset < first_offset and not self._leftovers:
+        was_flushed = checkpoint.recovery_point is None or start_offset < checkpoint.recovery_point
+        if checkpoint.is_start_known and was_flushed and start_offset < first_offset and not self._leftovers:
             return start_offset
         return max(checkpoint.log_start_offset, first_offset)
 

@@ -1,11 +1,13 @@
 """All logs of a directory: starts, stops, checkpoints, creation, deletion, and files that are damaged or foreign."""
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
 
 from martlet.base.errors import ApiError, InvariantViolation, StorageFailure
 from martlet.base.ids import TopicId, TopicPartition
+from martlet.log.checkpoints import encode_offsets
 from martlet.log.file_names import CLEAN_SHUTDOWN
 from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
@@ -507,3 +509,41 @@ def test_logs_deleted_or_set_aside_on_purpose_since_the_last_checkpoint_are_not_
     again = start(disk)
     assert len(again) == 0
     assert again.started_whole
+
+
+def test_what_was_deleted_just_before_a_kill_is_not_missed() -> None:
+    disk = new_disk()
+    directory = start(disk)
+    log = directory.create(
+        A, replace(SMALL, retention_bytes=0, file_delete_delay_ms=0), topic_id=TOPIC_ID, now_ms=NOW_MS
+    )
+    fill(log, 40)
+    log.flush()
+    directory.checkpoint()
+    log.delete_old_segments(NOW_MS, up_to_offset=80)
+    size = sum(entry.size for entry in disk.list_directory(log.directory))
+    assert log.remove_deleted_files(NOW_MS) > 0
+    assert sum(entry.size for entry in disk.list_directory(log.directory)) < size // 2, "its space is given back"
+    again = start(disk)
+    assert log_of(again, A).log_start_offset == log.log_start_offset > 0
+    assert log_of(again, A).damage == []
+    again.checkpoint()
+    log_of(again, A).remove_deleted_files(NOW_MS + 1_000_000)
+    assert not [entry for entry in disk.list_directory(log.directory) if entry.name.endswith(".deleted")]
+
+
+@pytest.mark.parametrize("starts", [1, 2])
+def test_a_first_segment_that_was_never_flushed_is_not_missed(starts: int) -> None:
+    disk = new_disk()
+    directory = start(disk)
+    log = directory.create(A, topic_id=TOPIC_ID, now_ms=NOW_MS)
+    fill(log, 1)
+    log.roll(NOW_MS)
+    disk.remove(f"{log.directory}/{0:020d}.log")  # as a power failure may leave it
+    for _ in range(starts):
+        again = start(disk)
+        assert log_of(again, A).damage == []
+        assert log_of(again, A).log_start_offset == 2
+        # The recovery point is written, where the log starts is not.
+        points = {A: log_of(again, A).recovery_point}
+        disk.replace_file("data/logs/recovery-point-offset-checkpoint", encode_offsets(points))

@@ -108,6 +108,7 @@ def test_files_are_removed_after_their_delay() -> None:
     log.delete_old_segments(NOW_MS, up_to_offset=80)
     waiting = [entry.name for entry in disk.list_directory(DIRECTORY) if entry.name.endswith(".deleted")]
     assert waiting
+    log.start_is_noted(log.log_start_offset)
     assert log.remove_deleted_files(NOW_MS + 499) == 0
     assert log.remove_deleted_files(NOW_MS + 500) == len(waiting)
     assert not [entry for entry in disk.list_directory(DIRECTORY) if entry.name.endswith(".deleted")]
