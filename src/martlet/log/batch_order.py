@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from martlet.base.disk import Disk
 from martlet.log.file_names import KNOWN_GAPS
+from martlet.log.rebuilt_files import read_rebuilt
 from martlet.wire.batch import BatchHeader
 
 NO_LIMIT: Final = 1 << 63
@@ -109,7 +110,7 @@ def decode_gaps(content: bytes) -> KnownGaps:
 
 def read_gaps(disk: Disk, directory: str) -> KnownGaps:
     """What the partition's directory says about gaps."""
-    content = disk.read_file(f"{directory}/{KNOWN_GAPS}")
+    content = read_rebuilt(disk, f"{directory}/{KNOWN_GAPS}")
     return NO_GAPS if content is None else decode_gaps(content)
 
 

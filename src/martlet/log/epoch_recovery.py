@@ -13,6 +13,7 @@ from martlet.base.disk import Disk
 from martlet.log.checkpoints import BrokenCheckpoint, decode_epochs
 from martlet.log.epoch_cache import EpochCache
 from martlet.log.file_names import EPOCH_CHECKPOINT
+from martlet.log.rebuilt_files import read_rebuilt
 from martlet.log.segment_list import SegmentList
 
 Entries = list[tuple[int, int]]
@@ -61,7 +62,7 @@ def _silent(on_disk: Entries, found: Entries, end_offset: int) -> Entries:
 def read_epochs(disk: Disk, directory: str) -> Entries:
     """What the file remembers; nothing when it is missing or damaged."""
     try:
-        return decode_epochs(disk.read_file(f"{directory}/{EPOCH_CHECKPOINT}") or b"")
+        return decode_epochs(read_rebuilt(disk, f"{directory}/{EPOCH_CHECKPOINT}") or b"")
     except BrokenCheckpoint:
         return []
 

@@ -35,6 +35,7 @@ from martlet.log.flushing import CheckpointTicket, FlushTicket, SyncHealth
 from martlet.log.log_slice import NOTHING, Appended, LogSlice, TimestampOffset
 from martlet.log.options import LogOptions
 from martlet.log.producer_state import KnownBatch
+from martlet.log.rebuilt_files import open_rebuilt, read_rebuilt
 from martlet.log.recovery import LoadedLog, LogCheckpoint, apply_floor, load_log, replay_producers
 from martlet.log.retention import count_expired
 from martlet.log.segment import NO_TIMESTAMP, POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
@@ -234,7 +235,7 @@ class PartitionLog:
 
     def assign_topic_id(self, topic_id: TopicId) -> None:
         """Write down whose partition this is; durable with the next flush."""
-        file = self._disk.open(f"{self.directory}/{PARTITION_METADATA}", create=True)
+        file = open_rebuilt(self._disk, f"{self.directory}/{PARTITION_METADATA}")
         file.truncate(0)
         file.append(encode_topic_id(topic_id))
         self._unsynced_files.append(file)
@@ -790,7 +791,7 @@ class PartitionLog:
 
 def read_topic_id(disk: Disk, directory: str) -> TopicId | None:
     """Whose partition a directory is, if it says so."""
-    content = disk.read_file(f"{directory}/{PARTITION_METADATA}")
+    content = read_rebuilt(disk, f"{directory}/{PARTITION_METADATA}")
     try:
         return None if content is None else decode_topic_id(content)
     except BrokenCheckpoint:

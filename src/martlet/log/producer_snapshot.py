@@ -22,6 +22,7 @@ from martlet.base.disk import Disk
 from martlet.base.errors import DiskFull
 from martlet.log.file_names import SNAPSHOT, offset_file
 from martlet.log.producer_state import KnownBatch, ProducerEntry, ProducerStates
+from martlet.log.rebuilt_files import open_rebuilt, read_rebuilt
 
 _VERSION: Final = 1
 _HEAD: Final = Struct(">hI")
@@ -109,7 +110,7 @@ class ProducerSnapshots:
         """Save the state at `offset`; a full disk only means that a restart reads more of the log."""
         path = self._path(offset)
         try:
-            file = self._disk.open(path, create=True)
+            file = open_rebuilt(self._disk, path)
             file.truncate(0)
             file.append(encode_producers(producers))
         except DiskFull:
@@ -122,7 +123,7 @@ class ProducerSnapshots:
     def load_latest(self, *, up_to_offset: int) -> tuple[int, ProducerStates] | None:
         """The newest readable snapshot not beyond `up_to_offset`; unreadable ones are removed on the way."""
         for offset in [offset for offset in reversed(self._offsets) if offset <= up_to_offset]:
-            producers = decode_producers(self._disk.read_file(self._path(offset)) or b"")
+            producers = decode_producers(read_rebuilt(self._disk, self._path(offset)) or b"")
             if producers is not None:
                 return offset, producers
             self._remove(offset)

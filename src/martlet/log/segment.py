@@ -21,7 +21,7 @@ Proved by: tests/unit/log/test_segment.py, tests/properties/test_log_model.py
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -35,6 +35,7 @@ from martlet.log.log_slice import LogSlice
 from martlet.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from martlet.log.offset_index import OffsetIndex, decode_offset_index
 from martlet.log.offset_index import decode_last_entry as decode_last_offset_entry
+from martlet.log.rebuilt_files import open_rebuilt, read_rebuilt
 from martlet.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from martlet.log.time_index import TimeIndex, decode_time_index
 from martlet.log.time_index import decode_last_entry as decode_last_time_entry
@@ -623,7 +624,8 @@ class Segment:
                 is_whole = scan.fault is None and self.next_offset == self.gaps.end_of(scan.next_offset)
             if not is_whole:
                 self._survey_all()
-        self.persist_indexes()
+        with suppress(StorageFailure):  # a reader needs them in memory only
+            self.persist_indexes()
 
     def _survey_all(self) -> None:
         until = None if self.next_offset == NO_LIMIT else self.next_offset
@@ -724,13 +726,16 @@ class Segment:
     def _tail_of(self, suffix: str, entry_bytes: int) -> bytes:
         if not self._disk.exists(self._prefix + suffix):
             return b""
-        file = self._disk.open(self._prefix + suffix)
-        return file.pread(entry_bytes, max(0, file.size() // entry_bytes - 1) * entry_bytes)
+        try:
+            file = self._disk.open(self._prefix + suffix)
+            return file.pread(entry_bytes, max(0, file.size() // entry_bytes - 1) * entry_bytes)
+        except StorageFailure:
+            return b""  # as if it were not there, see `rebuilt_files`
 
     def _read_indexes(self, *, check: bool) -> tuple[OffsetIndex, TimeIndex]:
-        content = self._disk.read_file(self._prefix + INDEX) or b""
+        content = read_rebuilt(self._disk, self._prefix + INDEX) or b""
         index = decode_offset_index(content, log_bytes=self.size, check=check)
-        times = decode_time_index(self._disk.read_file(self._prefix + TIME_INDEX) or b"", check=check)
+        times = decode_time_index(read_rebuilt(self._disk, self._prefix + TIME_INDEX) or b"", check=check)
         self._index, self._times = index, times
         return index, times
 
@@ -756,7 +761,7 @@ class Segment:
 def _append_entries(disk: Disk, path: str, index: OffsetIndex | TimeIndex, entry_bytes: int) -> None:
     if index.persisted == len(index) and not index.has_excess:
         return
-    file = disk.open(path, create=True)
+    file = open_rebuilt(disk, path)
     start = index.persisted * entry_bytes
     if file.size() > start:
         file.truncate(start)
