@@ -5,8 +5,7 @@ from each offset in turn and once going on from batch to batch; what it gets mus
 does not get must be of a batch that was damaged, and be refused with an error that names the file.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -18,48 +17,14 @@ from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
 from martlet.testing.sim_disk import SimDisk
-from martlet.wire.batch import iterate_batches
+from tests.damage.fields import CHANGES, FIELDS, changed
+from tests.damage.judge import Refused, StoredBatch, Truth, batches_of
 from tests.unit.log.log_builders import NOW_MS, PARTITION, append, batch_of, new_disk
 
 _ROOT = "data/logs"
 _LOG = f"{_ROOT}/orders-0"
 _OPTIONS = LogOptions(segment_bytes=1500, index_interval_bytes=300, retention_ms=-1)
 _BATCHES = 30
-_FIELDS = {
-    "base_offset": (0, 8),
-    "batch_length": (8, 4),
-    "partition_leader_epoch": (12, 4),
-    "magic": (16, 1),
-    "crc": (17, 4),
-    "attributes": (21, 2),
-    "last_offset_delta": (23, 4),
-    "base_timestamp": (27, 8),
-    "max_timestamp": (35, 8),
-    "producer_id": (43, 8),
-    "producer_epoch": (51, 2),
-    "base_sequence": (53, 4),
-    "record_count": (57, 4),
-    "records": (61, 8),
-}
-_CHANGES: dict[str, Callable[[bytes], bytes]] = {
-    "all ones": lambda old: b"\xff" * len(old),
-    "zeros": lambda old: bytes(len(old)),
-    "one more": lambda old: ((int.from_bytes(old) + 1) % (1 << 8 * len(old))).to_bytes(len(old)),
-    "one less": lambda old: ((int.from_bytes(old) - 1) % (1 << 8 * len(old))).to_bytes(len(old)),
-    "highest bit": lambda old: bytes([old[0] ^ 0x40]) + old[1:],
-    "a million more": lambda old: ((int.from_bytes(old) + 1_000_000) % (1 << 8 * len(old))).to_bytes(len(old)),
-}
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """A batch as it was stored, and where."""
-
-    path: str
-    position: int
-    base_offset: int
-    next_offset: int
-    content: bytes
 
 
 def _made(disk: SimDisk) -> LogDirectory:
@@ -72,17 +37,13 @@ def _made(disk: SimDisk) -> LogDirectory:
     return directory
 
 
-def _batches_on(disk: SimDisk) -> list[_Batch]:
+def _batches_on(disk: SimDisk) -> list[StoredBatch]:
     found = []
     for entry in disk.list_directory(_LOG):
         parsed = parse_offset_file(entry.name)
         if parsed is not None and parsed[1] == ".log":
             path = f"{_LOG}/{entry.name}"
-            content = disk.read_file(path) or b""
-            found += [
-                _Batch(path, at, header.base_offset, header.next_offset, content[at : at + header.size])
-                for at, header in iterate_batches(content)
-            ]
+            found += batches_of(path, disk.read_file(path) or b"")
     return found
 
 
@@ -96,28 +57,19 @@ def _read(log: PartitionLog, offset: int) -> bytes:
         return log.locate(offset, max_bytes=500, end_offset=log.end_offset, at_least_one=True).read()
 
 
-def _offsets_refused(log: PartitionLog, truth: dict[int, _Batch]) -> set[int]:
-    """Read everything; the offsets that were answered with an error. Fails at the first wrong or skipped one."""
-    refused = set()
-    for start in (*truth, 0):
-        offset = start
-        while offset < log.end_offset:
-            try:
-                content = _read(log, offset)
-            except LogDamaged:
-                refused.add(offset)
-                offset += 1
-                continue
-            assert content, f"offset {offset} leads nowhere"
-            for position, header in iterate_batches(content):
-                wanted = truth[offset]
-                assert header.base_offset == wanted.base_offset, f"offset {offset} was skipped or moved"
-                stamped = content[position : position + header.size]
-                assert stamped[16:] == wanted.content[16:], f"offset {offset} has another value"
-                offset = header.next_offset
-            if start:
-                break
-    return refused
+def _refused(log: PartitionLog, truth: Truth) -> set[int]:
+    """Read everything, from the start and from each offset; the offsets that were answered with an error."""
+
+    def read(offset: int) -> bytes:
+        try:
+            return _read(log, offset)
+        except LogDamaged as damage:
+            raise Refused from damage
+
+    for offset in range(1, truth.end_offset):
+        with suppress(Refused):
+            truth.follow(read(offset), offset)
+    return truth.refused(read)
 
 
 def _restart(disk: SimDisk, directory: LogDirectory, *, is_clean: bool) -> None:
@@ -130,19 +82,31 @@ def _restart(disk: SimDisk, directory: LogDirectory, *, is_clean: bool) -> None:
         directory.close(clean=False)
 
 
-def _judge(disk: SimDisk, damaged: set[int], truth: dict[int, _Batch]) -> None:
+def _judge(disk: SimDisk, damaged: set[int], truth: Truth) -> None:
+    stored = list(truth.batches)
     for _ in range(2):  # what the first start finds, the second must not forget
         again = LogDirectory(disk, _ROOT, _OPTIONS)
-        again.open(NOW_MS)
+        again.open(NOW_MS, epoch_max_for=lambda partition, topic_id: 3)
         log = again.get(PARTITION)
         if log is None:
-            assert max(damaged) == max(truth), "only where the log ends may be in doubt"
+            assert max(damaged) == truth.end_offset - 1, "only where the log ends may be in doubt"
             assert _LOG in str(again.failures[PARTITION])
             again.close(clean=False)
             continue
-        assert log.end_offset == max(truth) + 1, "no offset is given away again, and none is left out"
-        assert _offsets_refused(log, truth) <= damaged, "what is intact can be read"
+        assert log.end_offset == truth.end_offset, "no offset is given away again, and none is left out"
+        assert _refused(log, truth) <= damaged, "what is intact can be read"
+        for _ in range(2):
+            batch = batch_of(b"more")
+            stored.append(_stored(append(log, batch, leader_epoch=3).base_offset, bytes(batch)))
+        truth = Truth(stored)
+        assert _refused(log, truth) <= damaged, "what is intact can be read when more was appended"
+        log.flush()
+        again.checkpoint()
         again.close(clean=False)
+
+
+def _stored(offset: int, content: bytes) -> StoredBatch:
+    return StoredBatch("", 0, offset, offset + 1, content)
 
 
 @settings(max_examples=400, deadline=None)
@@ -153,26 +117,22 @@ def test_a_changed_field_costs_its_batch_and_no_other(data: st.DataObject) -> No
     _restart(disk, directory, is_clean=data.draw(st.booleans(), label="clean"))
     batches = _batches_on(disk)
     batch = batches[data.draw(st.integers(0, len(batches) - 1), label="batch")]
-    field = data.draw(st.sampled_from(sorted(_FIELDS)), label="field")
-    change = data.draw(st.sampled_from(sorted(_CHANGES)), label="change")
-    at, size = _FIELDS[field]
-    old = batch.content[at : at + size]
-    new = _CHANGES[change](old)
+    field = data.draw(st.sampled_from(sorted(FIELDS)), label="field")
+    at, new = changed(batch.content, field, data.draw(st.integers(0, len(CHANGES) - 1), label="change"))
     disk.overwrite(batch.path, batch.position + at, new)
-    truth = {offset: one for one in batches for offset in range(one.base_offset, one.next_offset)}
-    _judge(disk, set(range(batch.base_offset, batch.next_offset)), truth)
+    _judge(disk, set(batch.offsets), Truth(batches))
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("damage", ["gone", "empty", "half", "cut in a batch"])
-@pytest.mark.parametrize("which", ["first", "middle", "last sealed"])
+@pytest.mark.parametrize("which", ["first", "middle", "last sealed", "active"])
 def test_a_segment_that_is_not_whole_is_no_silent_gap(which: str, damage: str, is_clean: bool) -> None:
     disk = new_disk()
     directory = _made(disk)
     _restart(disk, directory, is_clean=is_clean)
     batches = _batches_on(disk)
     paths = sorted({batch.path for batch in batches})
-    path = paths[{"first": 0, "middle": 2, "last sealed": -2}[which]]
+    path = paths[{"first": 0, "middle": 2, "last sealed": -2, "active": -1}[which]]
     mine = [batch for batch in batches if batch.path == path]
     kept = {"gone": 0, "empty": 0, "half": len(mine) // 2, "cut in a batch": len(mine) // 2}[damage]
     if damage == "gone":
@@ -180,6 +140,5 @@ def test_a_segment_that_is_not_whole_is_no_silent_gap(which: str, damage: str, i
     else:
         end = 0 if kept == 0 else mine[kept].position + (20 if damage == "cut in a batch" else 0)
         disk.open(path).truncate(end)
-    lost = {offset for batch in mine[kept:] for offset in range(batch.base_offset, batch.next_offset)}
-    truth = {offset: one for one in batches for offset in range(one.base_offset, one.next_offset)}
-    _judge(disk, lost, truth)
+    lost = {offset for batch in mine[kept:] for offset in batch.offsets}
+    _judge(disk, lost, Truth(batches))

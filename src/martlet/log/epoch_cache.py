@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from martlet.base.ids import NO_LEADER_EPOCH, NO_OFFSET
 from martlet.base.invariant import invariant
+from martlet.log.batch_order import EPOCH_MAX
 
 
 class EpochEntry(NamedTuple):
@@ -49,6 +50,11 @@ class EpochCache:
     def is_dirty(self) -> bool:
         """Whether the entries differ from those last written to disk."""
         return self.changes != self.saved_changes
+
+    @property
+    def epoch_max(self) -> int:
+        """No batch has a later one. Without entries nothing is known: the log is empty, but for deleted records."""
+        return self.latest_epoch if self.entries else EPOCH_MAX
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that `epoch` begins at `start_offset`; entries that contradict it go. Whether anything changed."""

@@ -126,6 +126,8 @@ class PartitionLog:
         self._segments: SegmentList = loaded.segments
         self._snapshots = loaded.snapshots
         self.epochs = loaded.epochs
+        for segment in loaded.segments:
+            segment.epochs = loaded.epochs
         self.producers = loaded.producers
         self.log_start_offset = loaded.log_start_offset
         self.end_offset = loaded.end_offset
@@ -321,9 +323,9 @@ class PartitionLog:
         return self.end_offset
 
     def roll(self, now_ms: int) -> None:
-        """Seal the last segment and begin a new one; nothing happens while the last one is empty."""
+        """Seal the last segment and begin a new one; nothing happens while the last one has held nothing yet."""
         active = self._segments.active
-        if active.size == 0:
+        if active.size == 0 and not active.damage:
             return
         end_offset = self.end_offset
         # First what may fail for want of space, then what changes this log.
@@ -381,6 +383,8 @@ class PartitionLog:
         is_cut = stop - start > max_bytes
         if is_cut:
             stop = min(stop, segment.cut_before(start + max_bytes, start=start, at_least_one=at_least_one))
+        if segment.damage:
+            stop = segment.sound_until(start, stop)
         if stop <= start:
             return NOTHING
         size = stop - start
@@ -388,12 +392,12 @@ class PartitionLog:
         unchecked = segment.unchecked_in(start, size)
         if unchecked is None:
             return LogSlice(segment.file, start, size, is_final)
-        return LogSlice(segment.file, start, size, is_final, unchecked, segment.gaps, self.epochs.latest_epoch)
+        return LogSlice(segment.file, start, size, is_final, unchecked, segment.gaps, self.epochs.epoch_max)
 
     def next_unchecked(self, max_bytes: int) -> LogSlice | None:
         """What another process wrote and nobody has checked yet, about so many bytes of it; None when there is none."""
         piece = self._segments.next_unchecked(max_bytes)
-        return None if piece is None else piece._replace(epoch_max=max(self.epochs.latest_epoch, 0))
+        return None if piece is None else piece._replace(epoch_max=self.epochs.epoch_max)
 
     def distrust(self) -> None:
         """Have everything in sealed segments checked again: what was sound a week ago may not be any more."""
@@ -677,6 +681,7 @@ class PartitionLog:
             commit_swap(self._disk, self.directory, bases[0], bases)
             self._segments.replace(group.segments, group.replacement)
             group.replacement.gaps = self._gaps
+            group.replacement.epochs = self.epochs
             group.replacement.persist_indexes()
             self._newly_sealed.append(group.replacement)
         if is_whole:
@@ -707,7 +712,9 @@ class PartitionLog:
     def _active_for(self, size: int, last_offset: int, timestamp_ms: int, now_ms: int) -> Segment:
         """The segment to append a batch to: a new one when the batch is too large, too far or too late for the last."""
         active = self._segments.active
-        if active.size:
+        if active.ends_damaged:
+            self.roll(now_ms)  # nothing is written behind bytes that a later start could take for anything
+        elif active.size:
             first_ms = active.first_timestamp()
             self._roll_after_ms = _NEVER if first_ms == NO_TIMESTAMP else first_ms + self._roll_age_ms(active)
             if (
@@ -741,7 +748,11 @@ class PartitionLog:
     def _create_segment(self, base_offset: int) -> Segment:
         self._directory_changes += 1
         interval = self._options.index_interval_bytes
-        return Segment.create(self._disk, self.directory, base_offset, index_interval_bytes=interval, gaps=self._gaps)
+        segment = Segment.create(
+            self._disk, self.directory, base_offset, index_interval_bytes=interval, gaps=self._gaps
+        )
+        segment.epochs = self.epochs
+        return segment
 
     def _allow_gaps(self) -> None:
         """Write down that batches may be missing, before any is."""

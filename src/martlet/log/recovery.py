@@ -258,10 +258,9 @@ class _Recovery:
     def _resume(self) -> None:
         """Go on as a clean stop left the log; only the last few batches are looked at."""
         segment, ended_at = self._segments[-1], self._checkpoint.recovery_point
+        segment.epochs = EpochCache([(max(0, self._latest_epoch_on_disk()), 0)])
         position, self._first_checked_offset = segment.last_indexed()
-        survey = segment.survey(
-            position, next_offset=self._first_checked_offset, until=ended_at, epoch_max=self._latest_epoch_on_disk()
-        )
+        survey = segment.survey(position, next_offset=self._first_checked_offset, until=ended_at)
         for _, header in survey:
             self._note_epoch(header)
         self._end_offset = self.gaps.end_of(survey.next_offset)

@@ -30,6 +30,7 @@ from martlet.base.errors import DiskFull, LogDamaged, StorageFailure
 from martlet.log.batch_order import EPOCH_MAX, NO_GAPS, NO_LIMIT, BatchOrder, KnownGaps
 from martlet.log.batch_scan import BatchScan
 from martlet.log.batch_survey import BatchSurvey, Damage
+from martlet.log.epoch_cache import EpochCache
 from martlet.log.file_names import INDEX, LOG, TIME_INDEX, offset_file
 from martlet.log.log_slice import LogSlice
 from martlet.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
@@ -100,6 +101,7 @@ class Segment:
         "_unindexed_bytes",
         "base_offset",
         "damage",
+        "epochs",
         "gaps",
         "is_sealed",
         "next_offset",
@@ -124,6 +126,8 @@ class Segment:
         self.size = size
         self.is_sealed = False
         self.gaps = gaps
+        self.epochs: EpochCache | None = None
+        """The log's, once it is open: no batch has a later leader epoch."""
         self.damage: tuple[Damage, ...] = ()
         """The stretches that hold no sound batch, as far as they have been found."""
         self._file: DiskFile | None = None
@@ -293,6 +297,15 @@ class Segment:
             return self.find(offset)
         return self._walk_to(offset, place.position, place.base_offset)
 
+    @property
+    def ends_damaged(self) -> bool:
+        """Whether damage reaches to the end of the file."""
+        return any(damage.end >= self.size for damage in self.damage)
+
+    def sound_until(self, start: int, stop: int) -> int:
+        """`stop`, or where the first known damage behind `start` is: what is read at once must not step over any."""
+        return min([stop, *(damage.position for damage in self.damage if damage.position > start)])
+
     def cut_before(self, limit: int, *, start: int, at_least_one: bool) -> int:
         """An end of a batch near below `limit`; with `at_least_one` never before the end of the one at `start`."""
         recent = self._recent_positions
@@ -354,11 +367,13 @@ class Segment:
     ) -> BatchSurvey:
         """A walk over all from `position` on; the log goes on at `until` behind this segment, if that is known."""
         order = self._order(next_offset, NO_LIMIT if until is None else until)
-        order.epoch_max = epoch_max
+        order.epoch_max = min(order.epoch_max, epoch_max)
         return BatchSurvey(self.file, position, self.size, order, until=until)
 
     def _order(self, next_offset: int, limit: int) -> BatchOrder:
-        return BatchOrder(next_offset, self.gaps, limit=min(limit, self.base_offset + RELATIVE_OFFSET_MAX + 1))
+        epoch_max = EPOCH_MAX if self.epochs is None else self.epochs.epoch_max
+        limit = min(limit, self.base_offset + RELATIVE_OFFSET_MAX + 1)
+        return BatchOrder(next_offset, self.gaps, limit=limit, epoch_max=epoch_max)
 
     def sound_batches(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """The batches from the one with `offset` on, without those that are damaged."""
