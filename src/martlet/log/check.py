@@ -4,7 +4,8 @@ Rules: reads only, and all of it. What a start says lazily or mends silently is 
 messages, and damaged helper files (indexes, snapshots, checkpoints), of which a start takes no notice but time. What a
 killed process may leave, an unfinished last write, is no fault.
 
-How it works: every segment is surveyed (`batch_survey`); what its batches say is compared with each file beside it.
+How it works: every segment is surveyed (`batch_survey`); what its batches say (`segment_facts`) is compared with the
+next segment and with each file beside it.
 Proved by: tests/unit/log/test_check.py, tests/broker/test_damage_matrix.py
 """
 
@@ -12,14 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
-from struct import Struct
 from typing import Final
 
 from martlet.base.disk import DirectoryEntry, Disk
 from martlet.base.errors import StorageFailure
 from martlet.base.ids import TopicPartition
 from martlet.log.batch_order import KnownGaps, decode_gaps, encode_gaps, read_gaps
-from martlet.log.batch_survey import Damage
+from martlet.log.batch_survey import BatchSurvey, Damage
 from martlet.log.checkpoint_files import CheckpointFiles, read_checkpoint_files
 from martlet.log.checkpoints import BrokenCheckpoint, decode_epochs, decode_offsets, decode_topic_id
 from martlet.log.epoch_cache import EpochCache
@@ -46,9 +46,8 @@ from martlet.log.file_names import (
 from martlet.log.producer_snapshot import decode_producers
 from martlet.log.recovery import LogCheckpoint, apply_floor
 from martlet.log.segment import Segment
+from martlet.log.segment_facts import SegmentFacts, misplaced_epochs
 
-_INDEX_ENTRY: Final = Struct(">ii")
-_TIME_ENTRY: Final = Struct(">qi")
 _READS_ALL: Final = "the next start reads more of each log, and is careful"
 _REBUILT: Final = "it is made again from the messages"
 
@@ -78,19 +77,6 @@ class Finding:
     position: int | None = None
     first_offset: int | None = None
     next_offset: int | None = None
-
-
-@dataclass(slots=True)
-class _SegmentFacts:
-    """What the sound batches of a segment say."""
-
-    places: dict[tuple[int, int], int]
-    """Greatest timestamp of the batch that ends at a relative offset and begins at a position."""
-    latest: tuple[int, int] = (-1, 0)
-    """The greatest timestamp and the relative offset of the first batch that has it."""
-
-    def times(self) -> set[tuple[int, int]]:
-        return {(timestamp, relative) for (relative, _), timestamp in self.places.items()}
 
 
 def check_log_directory(disk: Disk, path: str) -> Iterator[Finding]:
@@ -164,17 +150,24 @@ class _PartitionCheck:
         self._gaps: KnownGaps = gaps._replace(is_compacted=gaps.is_compacted or known.cleaned_offset > 0)
         self._epochs: list[tuple[int, int]] = []
         self._end_offset = 0
+        self._unreadable: dict[str, str] = {}
 
     def run(self) -> Iterator[Finding]:
         entries = self._disk.list_directory(self._directory)
         segments = self._segments(entries)
         names = {entry.name for entry in entries}
         yield from self._check_start(segments, names)
+        facts = []
         for segment, following in pairwise([*segments, None]):
             if segment is not None:
-                yield from self._check_segment(segment, following, names)
+                facts.append(SegmentFacts(segment.path, segment.base_offset))
+                yield from self._check_segment(segment, following, facts[-1], names)
         yield from self._check_end(segments)
-        yield from self._check_small_files(segments, entries)
+        yield from self._check_epochs_of(facts)
+        yield from self._check_small_files(segments, names)
+        for name, failure in self._unreadable.items():
+            file = f"{self._directory}/{name}"
+            yield Finding(FindingKind.UNREADABLE, file, failure, _REBUILT, self._partition)
 
     def _segments(self, entries: list[DirectoryEntry]) -> list[Segment]:
         found = []
@@ -206,76 +199,88 @@ class _PartitionCheck:
             what, end_offset = "the first segments are gone", segments[0].base_offset
             yield self._lost(FindingKind.LOST, self._directory, None, start_offset, end_offset, what)
 
-    def _check_segment(self, segment: Segment, following: Segment | None, names: set[str]) -> Iterator[Finding]:
+    def _check_segment(
+        self, segment: Segment, following: Segment | None, facts: SegmentFacts, names: set[str]
+    ) -> Iterator[Finding]:
         known = self._known
-        is_last = following is None
         until = known.recovery_point if following is None and known.is_clean else None
         until = until if following is None else following.base_offset
-        facts = _SegmentFacts({})
-        survey = segment.survey(0, next_offset=segment.base_offset, until=until)
         try:
+            survey = segment.survey(0, next_offset=segment.base_offset, until=until)
             for position, header in survey:
-                self._take(facts, segment, position, header.last_offset, header.max_timestamp)
-                if not self._epochs or header.partition_leader_epoch > self._epochs[-1][0]:
-                    self._epochs.append((header.partition_leader_epoch, header.base_offset))
+                facts.take(position, header)
         except StorageFailure as failure:
-            what, path = str(failure), segment.path
+            until = self._flushed_after(segment.base_offset) if until is None else until
             consequence = "who reads these offsets gets an error"
             yield Finding(
-                FindingKind.UNREADABLE, path, what, consequence, self._partition, None, segment.base_offset, until
+                FindingKind.UNREADABLE,
+                segment.path,
+                str(failure),
+                consequence,
+                self._partition,
+                None,
+                segment.base_offset,
+                until,
             )
-            self._end_offset = max(self._end_offset, until or 0)
+            self._end_offset = max(self._end_offset, until)
             return
         self._end_offset = max(self._gaps.end_of(survey.next_offset), until or 0)
-        for damage in survey.damage:
-            if not (is_last and survey.ends_unfinished and damage is survey.damage[-1]):
-                yield self._damage(segment, damage, is_at_end=is_last and damage is survey.damage[-1])
-        yield from self._check_indexes(segment, facts, names, is_sealed=not is_last)
+        facts.damage = survey.damage if following is not None else self._damage_of_last(segment, survey)
+        for damage in facts.damage:
+            yield self._damage(segment, damage, is_end_lost=damage not in survey.damage)
+        yield from self._check_indexes(segment, facts, names, is_sealed=following is not None)
 
-    def _damage(self, segment: Segment, damage: Damage, *, is_at_end: bool) -> Finding:
+    def _damage_of_last(self, segment: Segment, survey: BatchSurvey) -> list[Damage]:
+        """It is not known how many messages unsound bytes at the end of a log were, only how many there must be."""
+        if not survey.damage:
+            return []
+        *others, last = survey.damage
+        if last.end < segment.size or last.next_offset > last.first_offset:
+            return survey.damage
+        last = last._replace(next_offset=self._flushed_after(last.first_offset))
+        self._end_offset = max(self._end_offset, last.next_offset)
+        is_unfinished = survey.ends_unfinished and last.next_offset == last.first_offset
+        # A killed process leaves a part of the write in which it was.
+        return others if is_unfinished and not self._known.is_clean else [*others, last]
+
+    def _flushed_after(self, offset: int) -> int:
+        """Up to where the log must reach, by what the checkpoints say, and at least to `offset`."""
+        return max(self._known.recovery_point or 0, self._known.high_watermark, offset)
+
+    def _damage(self, segment: Segment, damage: Damage, *, is_end_lost: bool) -> Finding:
         first, following = damage.first_offset, damage.next_offset
-        is_cut = is_at_end and damage.end == segment.size and damage.next_offset == damage.first_offset
-        if is_cut:
-            following = max(self._known.recovery_point or 0, self._known.high_watermark, first)
-        if is_cut and following == first:
+        if first == following:
             consequence = "the next start cuts the log there; what is cut off is kept beside it"
             return Finding(
                 FindingKind.LOST, segment.path, damage.what, consequence, self._partition, damage.position, first, first
             )
-        kind = FindingKind.END_LOST if is_cut else FindingKind.LOST
+        kind = FindingKind.END_LOST if is_end_lost else FindingKind.LOST
         return self._lost(kind, segment.path, damage.position, first, following, damage.what)
 
-    def _take(self, facts: _SegmentFacts, segment: Segment, position: int, last_offset: int, timestamp: int) -> None:
-        relative = last_offset - segment.base_offset
-        facts.places[relative, position] = timestamp
-        if timestamp > facts.latest[0]:
-            facts.latest = (timestamp, relative)
-
     def _check_indexes(
-        self, segment: Segment, facts: _SegmentFacts, names: set[str], *, is_sealed: bool
+        self, segment: Segment, facts: SegmentFacts, names: set[str], *, is_sealed: bool
     ) -> Iterator[Finding]:
-        must_be_whole = (is_sealed or self._known.is_clean) and segment.size > 0
-        stem = offset_file(segment.base_offset, "")
-        times = self._read(stem + TIME_INDEX)
-        index = self._read(stem + INDEX)
-        entries = list(_INDEX_ENTRY.iter_unpack(index[: len(index) // 8 * 8]))
-        time_entries = list(_TIME_ENTRY.iter_unpack(times[: len(times) // 12 * 12]))
-        wrong_index = any(entry not in facts.places for entry in entries) or len(index) % 8
-        wrong_times = not facts.times().issuperset(time_entries) or len(times) % 12
-        if must_be_whole:
-            is_sealed_whole = not is_sealed or time_entries[-1:] == [facts.latest]
-            wrong_index = wrong_index or stem + INDEX not in names or len(entries) < len(time_entries) - 1
-            wrong_times = wrong_times or stem + TIME_INDEX not in names or not is_sealed_whole
-        for is_wrong, suffix in ((wrong_index, INDEX), (wrong_times, TIME_INDEX)):
-            if is_wrong and facts.places:
-                yield self._rebuilt(stem + suffix, names, "it does not agree with the messages")
+        if not facts.places:
+            return
+        must_be_whole = is_sealed or self._known.is_clean
+        files = [offset_file(segment.base_offset, suffix) for suffix in (INDEX, TIME_INDEX)]
+        index, times = (self._read(name) for name in files)
+        faulty = facts.faulty_indexes(index, times, is_sealed=is_sealed, must_be_whole=must_be_whole)
+        for name, is_faulty in zip(files, faulty, strict=True):
+            if is_faulty or (must_be_whole and name not in names):
+                yield from self._rebuilt(name, names, "it does not agree with the messages")
 
-    def _rebuilt(self, name: str, names: set[str], what: str) -> Finding:
-        what = what if name in names else "the file is gone"
-        return Finding(FindingKind.REBUILT, f"{self._directory}/{name}", what, _REBUILT, self._partition)
+    def _rebuilt(self, name: str, names: set[str], what: str, consequence: str = _REBUILT) -> Iterator[Finding]:
+        if name not in self._unreadable:
+            what = what if name in names else "the file is gone"
+            yield Finding(FindingKind.REBUILT, f"{self._directory}/{name}", what, consequence, self._partition)
 
     def _read(self, name: str) -> bytes:
-        return self._disk.read_file(f"{self._directory}/{name}") or b""
+        try:
+            return self._disk.read_file(f"{self._directory}/{name}") or b""
+        except StorageFailure as failure:
+            self._unreadable[name] = str(failure)
+            return b""
 
     def _check_end(self, segments: list[Segment]) -> Iterator[Finding]:
         flushed = self._known.recovery_point or 0
@@ -284,40 +289,56 @@ class _PartitionCheck:
             file = segments[-1].path if segments else self._directory
             yield self._lost(FindingKind.END_LOST, file, None, self._end_offset, flushed, what)
 
-    def _check_small_files(self, segments: list[Segment], entries: list[DirectoryEntry]) -> Iterator[Finding]:
-        names = {entry.name for entry in entries}
+    def _check_epochs_of(self, segments: list[SegmentFacts]) -> Iterator[Finding]:
+        """Leader epochs from one segment to the next; gathers those that are right."""
+        known = self._known
+        is_complete = known.is_clean or (known.recovery_point or 0) >= self._end_offset
+        noted = self._noted_epochs() if is_complete else None
+        latest = noted.latest_epoch if noted is not None and noted.entries else None
+        wrong = set()
+        for (path, position, header), what in misplaced_epochs(segments, latest):
+            wrong.add(header.base_offset)
+            yield self._lost(FindingKind.LOST, path, position, header.base_offset, header.next_offset, what)
+        for epoch, start in (entry for facts in segments for entry in facts.epochs):
+            if start not in wrong and (not self._epochs or epoch > self._epochs[-1][0]):
+                self._epochs.append((epoch, start))
+
+    def _noted_epochs(self) -> EpochCache | None:
+        """What the file of leader epochs says; None when it cannot be understood."""
+        try:
+            return EpochCache(decode_epochs(self._read(EPOCH_CHECKPOINT)))
+        except BrokenCheckpoint:
+            return None
+
+    def _check_small_files(self, segments: list[Segment], names: set[str]) -> Iterator[Finding]:
         if not segments:
             return
         for name in sorted(names):
             parsed = parse_offset_file(name)
             if parsed is not None and parsed[1] == SNAPSHOT and decode_producers(self._read(name)) is None:
-                yield self._rebuilt(name, names, "its checksum does not match")
+                yield from self._rebuilt(name, names, "its checksum does not match")
         end_snapshot = offset_file(self._end_offset, SNAPSHOT)
         if self._known.is_clean and self._end_offset > 0 and end_snapshot not in names:
-            yield self._rebuilt(end_snapshot, names, "")
-        yield from self._check_epochs(names)
+            yield from self._rebuilt(end_snapshot, names, "")
+        yield from self._check_epoch_file(names)
         try:
             decode_topic_id(self._read(PARTITION_METADATA))
         except BrokenCheckpoint as error:
             consequence = "whose partition this is, is taken from the directory's name"
-            what = str(error) if PARTITION_METADATA in names else "the file is gone"
-            file = f"{self._directory}/{PARTITION_METADATA}"
-            yield Finding(FindingKind.REBUILT, file, what, consequence, self._partition)
+            yield from self._rebuilt(PARTITION_METADATA, names, str(error), consequence)
         content = self._read(KNOWN_GAPS)
         if KNOWN_GAPS in names and encode_gaps(decode_gaps(content)) != content:
-            file, consequence = f"{self._directory}/{KNOWN_GAPS}", "offsets that are missing for a reason look lost"
-            yield Finding(FindingKind.LOST, file, "the file is damaged", consequence, self._partition)
+            consequence = "offsets that are missing for a reason look lost"
+            yield from self._rebuilt(KNOWN_GAPS, names, "the file is damaged", consequence)
 
-    def _check_epochs(self, names: set[str]) -> Iterator[Finding]:
+    def _check_epoch_file(self, names: set[str]) -> Iterator[Finding]:
         start_offset = self._known.log_start_offset
         up_to = self._end_offset if self._known.is_clean else min(self._known.recovery_point or 0, self._end_offset)
         found = [(epoch, start) for epoch, start in self._epochs if start_offset <= start < up_to]
-        try:
-            cache = EpochCache(decode_epochs(self._read(EPOCH_CHECKPOINT))) if EPOCH_CHECKPOINT in names else None
-        except BrokenCheckpoint as error:
-            yield self._rebuilt(EPOCH_CHECKPOINT, names, str(error))
-            return
-        if found and (cache is None or any(cache.epoch_at(start) != epoch for epoch, start in found)):
-            yield self._rebuilt(EPOCH_CHECKPOINT, names, "it does not agree with the messages")
-        elif cache is not None and cache.entries and cache.entries[-1].start_offset > self._end_offset:
-            yield self._rebuilt(EPOCH_CHECKPOINT, names, "it names offsets that the log does not have")
+        cache = self._noted_epochs() if EPOCH_CHECKPOINT in names else EpochCache()
+        if cache is None:
+            yield from self._rebuilt(EPOCH_CHECKPOINT, names, "it holds no leader epochs")
+        elif any(cache.epoch_at(start) != epoch for epoch, start in found):
+            yield from self._rebuilt(EPOCH_CHECKPOINT, names, "it does not agree with the messages")
+        elif cache.entries and cache.entries[-1].start_offset > self._end_offset:
+            yield from self._rebuilt(EPOCH_CHECKPOINT, names, "it names offsets that the log does not have")

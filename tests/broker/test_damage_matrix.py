@@ -1,0 +1,228 @@
+"""The damage matrix on a sole copy: each cell of the table happens to a topic of its own, all in one directory.
+
+The broker always starts. Each topic is read from its start and from behind its damage, twice, the second time after
+more was published and once more after another start: never a wrong offset or value, never anything skipped without an
+error, and only what the cell damaged is refused. New messages never get offsets that old ones had.
+`martlet.log.check` finds each fault before the start, and nothing else.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from martlet.base.disk import SystemDisk
+from martlet.base.errors import ErrorCode
+from martlet.base.ids import TopicPartition
+from martlet.log.check import Finding, FindingKind, check_log_directory
+from martlet.log.checkpoints import decode_offsets
+from martlet.wire.batch import iterate_batches
+from martlet.wire.fetch import FetchPartition
+from martlet.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from tests.broker.broker_process import BrokerProcess
+from tests.broker.raw_client import RawClient
+from tests.broker.requests import batch_of, fetch_request, new_producer_id, publish
+from tests.broker.scrape import unexpected_errors, wait_until
+from tests.damage.cells import CELLS, Cell, Hurt
+from tests.damage.judge import Refused, Truth, batches_in
+
+_BATCHES_PER_START: Final = (19, 17)
+_FETCH_BYTES: Final = 7_000
+_CONFIG: Final = {
+    "segment.bytes": "20000",
+    "index.interval.bytes": "4096",
+    "martlet.flush": "interval",
+    "flush.ms": "50",
+}
+_REFUSALS: Final = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+@dataclass
+class _Topic:
+    """One cell, and the topic that suffers it."""
+
+    cell: Cell
+    name: str
+    records: int = 0
+    last_batch: bytes = b""
+    hurt: Hurt = field(default_factory=Hurt)
+    truth: Truth = field(default_factory=lambda: Truth([]))
+    is_offline: bool = False
+
+
+def _create(client: RawClient, topics: list[_Topic]) -> None:
+    def creatable(topic: _Topic) -> CreatableTopic:
+        configs = [
+            CreatableTopicConfig(name=name, value=value) for name, value in (_CONFIG | topic.cell.config).items()
+        ]
+        return CreatableTopic(name=topic.name, num_partitions=1, replication_factor=1, configs=configs)
+
+    response = client.call(CreateTopicsRequest(topics=[creatable(topic) for topic in topics], timeout_ms=30_000), 7)
+    assert all(result.error_code == ErrorCode.NONE for result in response.topics)
+
+
+def _publish_rounds(client: RawClient, topics: list[_Topic], producer_id: int, rounds: int) -> None:
+    """One batch to each topic in each round: together they are few requests."""
+    for number in range(rounds):
+        count = 1 + number % 3
+        for topic in topics:
+            values = [b"%s %05d " % (topic.name.encode(), topic.records + one) for one in range(count)]
+            padding = bytes(range(256)) * (8 // count)
+            topic.last_batch = batch_of(
+                *[value + padding for value in values],
+                key=b"%d" % (number % 4),
+                producer=(producer_id, 0, topic.records),
+            )
+            topic.records += count
+        response = client.produce([(topic.name, None, [(0, topic.last_batch)]) for topic in topics])
+        for result in response.topics:
+            assert result.partitions[0].error_code == ErrorCode.NONE, result
+
+
+def _logs(process: BrokerProcess) -> Path:
+    [directory] = [path for path in Path(process.data).iterdir() if path.name.startswith("broker-")]
+    return directory
+
+
+def _wait_checkpointed(process: BrokerProcess, topics: list[_Topic]) -> None:
+    def is_done() -> bool:
+        offsets = decode_offsets((_logs(process) / "recovery-point-offset-checkpoint").read_bytes())
+        return all(offsets.get(TopicPartition(topic.name, 0)) == topic.records for topic in topics)
+
+    wait_until(is_done, "all that was published to be flushed and noted", within_seconds=30)
+
+
+def _filled(process: BrokerProcess, topics: list[_Topic], ending: str) -> None:
+    """Two starts' worth of messages, and so two leader epochs; what is to be compacted is."""
+    with RawClient(process.address) as client:
+        _create(client, topics)
+        producer_id = new_producer_id(client)
+        _publish_rounds(client, topics, producer_id, _BATCHES_PER_START[0])
+    compacted = [topic for topic in topics if "cleanup.policy" in topic.cell.config]
+    wait_until(
+        lambda: all((_logs(process) / f"{topic.name}-0" / "known-gaps").exists() for topic in compacted),
+        "what is to be compacted to be so",
+        within_seconds=30,
+    )
+    process.stop()
+    process.settings["cleaner_interval_ms"] = 600_000
+    process.start()
+    with RawClient(process.address) as client:
+        _publish_rounds(client, topics, producer_id, _BATCHES_PER_START[1])
+    _wait_checkpointed(process, topics)
+    getattr(process, ending)()
+
+
+def _findings(process: BrokerProcess) -> dict[str, list[Finding]]:
+    found: dict[str, list[Finding]] = {}
+    for finding in check_log_directory(SystemDisk(), str(_logs(process))):
+        found.setdefault(str(finding.partition), []).append(finding)
+    return found
+
+
+def _check_findings(topic: _Topic, found: list[Finding]) -> Iterator[str]:
+    """What is wrong with what the check says of a topic."""
+    hurt = topic.hurt
+    if not hurt.is_seen:
+        if found:
+            yield "something was found where nothing can be"
+        return
+    if not found:
+        yield "nothing was found"
+    for finding in found:
+        if finding.file not in hurt.names:
+            yield f"a file was blamed that is sound: {finding}"
+        if hurt.position is not None and finding.position != hurt.position:
+            yield f"the damage is at byte {hurt.position}: {finding}"
+        if not hurt.lost and finding.kind not in (FindingKind.REBUILT, FindingKind.UNREADABLE):
+            yield f"no message is lost: {finding}"
+    told = {
+        offset
+        for finding in found
+        if finding.first_offset is not None and finding.next_offset is not None
+        for offset in range(finding.first_offset, finding.next_offset)
+    }
+    if told != hurt.lost:
+        yield f"{sorted(hurt.lost)} are lost, and not {sorted(told)}"
+
+
+def _read(client: RawClient, topic: _Topic, offset: int) -> bytes:
+    asked = FetchPartition(0, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
+    result = client.fetch(fetch_request(topic.name, asked)).topics[0].partitions[0]
+    if result.error_code in _REFUSALS:
+        raise Refused
+    assert result.error_code == ErrorCode.NONE, f"offset {offset}: {ErrorCode(result.error_code).name}"
+    return bytes(result.records)
+
+
+def _judge_reading(client: RawClient, topic: _Topic) -> None:
+    hurt, truth = topic.hurt, topic.truth
+    refused = truth.refused(lambda offset: _read(client, topic, offset))
+    everything = set(range(truth.start_offset, truth.end_offset))
+    topic.is_offline = hurt.is_end_lost and refused == everything
+    if topic.is_offline:
+        return
+    assert refused <= hurt.lost, f"intact offsets are refused: {sorted(refused - hurt.lost)[:20]}"
+    if hurt.lost:
+        behind = max(hurt.lost) + 1
+        assert not truth.refused(lambda offset: _read(client, topic, offset), start=behind)
+
+
+def _judge_publishing(client: RawClient, topic: _Topic) -> None:
+    """New messages come behind all old ones; where the end is in doubt, none is taken."""
+    if topic.is_offline:
+        assert publish(client, topic.name, batch_of(b"new", key=b"k")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        return
+    if not topic.hurt.lost:
+        again = publish(client, topic.name, topic.last_batch)
+        due = topic.truth.batches[-1].base_offset
+        assert (again.error_code, again.base_offset) == (ErrorCode.NONE, due), "a repeated batch is known again"
+    end_offset = topic.records
+    for number in range(3):
+        result = publish(client, topic.name, batch_of(b"new %d" % number, key=b"k"))
+        assert (result.error_code, result.base_offset) == (ErrorCode.NONE, end_offset + number)
+    content = _read(client, topic, end_offset)
+    assert [header.base_offset for _, header in iterate_batches(content)][:1] == [end_offset]
+    topic.records += 3
+
+
+def _judge_all(process: BrokerProcess, topics: list[_Topic], ending: str) -> list[str]:
+    faults = []
+    with RawClient(process.address) as client:
+        for judge in (_judge_reading, _judge_publishing, _judge_reading):
+            for topic in topics:
+                try:
+                    judge(client, topic)
+                except AssertionError as error:
+                    faults.append(f"{topic.cell.name}, {ending}: {judge.__name__}: {error}")
+    return faults
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+def test_damage_costs_what_is_damaged_and_nothing_else(make_process: Callable[..., BrokerProcess], ending: str) -> None:
+    settings = {"checkpoint_interval_ms": 50, "cleaner_interval_ms": 100, "scrub_bytes_per_second": 0}
+    process = make_process(**settings)
+    topics = [_Topic(cell, f"cell-{number:03d}") for number, cell in enumerate(CELLS)]
+    _filled(process, topics, ending)
+    assert _findings(process) == {}, "nothing is damaged yet"
+    for topic in topics:
+        directory = _logs(process) / f"{topic.name}-0"
+        topic.truth = Truth(batches_in(directory))
+        topic.hurt = topic.cell.harm(directory, ending == "stop")
+    found = _findings(process)
+    faults = [
+        f"{topic.cell.name}, {ending}: {fault}"
+        for topic in topics
+        for fault in _check_findings(topic, found.pop(f"{topic.name}-0", []))
+    ]
+    faults += [f"{finding}" for rest in found.values() for finding in rest]
+    process.start()
+    faults += _judge_all(process, topics, ending)
+    assert unexpected_errors(process.operations_url) == 0
+    process.kill()
+    process.start()
+    faults += [f"{fault} (after another start)" for fault in _judge_all(process, topics, ending)]
+    assert not faults, "\n" + "\n".join(faults)
