@@ -755,7 +755,7 @@ class Segment:
         return index, times
 
     def _reaches_end(self, index: OffsetIndex, times: TimeIndex) -> bool:
-        """Whether a sealed segment's index files are complete: little follows the batch of the last entry."""
+        """Whether a sealed segment's index files are complete: little follows the last entry, and nothing later."""
         if self.size == 0:
             return self.gaps.end_of(self.base_offset) == self.next_offset
         if index.has_excess or times.has_excess or not times:
@@ -763,14 +763,19 @@ class Segment:
         position = index.positions[-1] if index.positions else 0
         if not 0 <= position < self.size:
             return False
-        last, end_offset = position, -1
+        last = final = position
+        end_offset, latest = -1, times.last()
         while position < self.size and position - last <= self._index_interval_bytes:
             place = self._place_at(position)
             if place is None:
                 return False
+            final = position
             position += place.size
             end_offset = place.last_offset + 1
-        return position == self.size and self.gaps.end_of(end_offset) == self.next_offset
+        if position != self.size or self.gaps.end_of(end_offset) != self.next_offset:
+            return False
+        header = read_batch_header(self.file.pread(HEADER_BYTES, final))
+        return latest is not None and header.max_timestamp <= latest.timestamp_ms
 
 
 def _append_entries(disk: Disk, path: str, index: OffsetIndex | TimeIndex, entry_bytes: int) -> None:

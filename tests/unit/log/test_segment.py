@@ -101,6 +101,14 @@ def test_a_cut_offset_index_is_noticed_and_rebuilt() -> None:
     assert segment.index.is_proven
 
 
+@pytest.mark.parametrize("entries", [1, 2, 3])
+def test_a_cut_time_index_is_noticed_and_rebuilt(entries: int) -> None:
+    disk = new_disk()
+    sealed(disk)
+    disk.cut(f"{PREFIX}.timeindex", 12 * entries)
+    assert found_again(disk, next_offset=180).max_timestamp() == (1391, 179)
+
+
 def test_no_bit_flip_in_the_offset_index_leads_astray() -> None:
     disk = new_disk()
     places = sealed(disk, 20)
