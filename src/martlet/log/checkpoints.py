@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Final
 
+from crc32c import crc32c
+
 from martlet.base.ids import TopicId, TopicPartition, format_topic_id, parse_topic_id
 
 _VERSION: Final = "0"
@@ -48,13 +50,20 @@ def decode_epochs(content: bytes) -> list[tuple[int, int]]:
 
 
 def encode_topic_id(topic_id: TopicId) -> bytes:
-    """The content of `partition.metadata`."""
-    return f"version: 0\ntopic_id: {format_topic_id(topic_id)}".encode()
+    """The content of `partition.metadata`: as Kafka writes it, and a line more, which Kafka does not look at.
+
+    A topic id with one wrong letter is another topic's, and the log would be put aside as that one's.
+    """
+    content = f"version: 0\ntopic_id: {format_topic_id(topic_id)}".encode()
+    return content + f"\nchecksum: {crc32c(content):08x}".encode()
 
 
 def decode_topic_id(content: bytes) -> TopicId:
-    """The inverse of `encode_topic_id`; raises BrokenCheckpoint."""
+    """The inverse of `encode_topic_id`, and of what Kafka writes; raises BrokenCheckpoint."""
     try:
+        covered, _, checksum = content.decode("ascii").rstrip("\n").partition("\nchecksum: ")
+        if checksum and checksum != f"{crc32c(covered.encode()):08x}":
+            raise BrokenCheckpoint("the checksum does not match")
         lines = dict(line.split(": ", 1) for line in content.decode("ascii").splitlines() if line)
         if lines["version"] != "0":
             raise BrokenCheckpoint(f"unknown version {lines['version']!r}")
