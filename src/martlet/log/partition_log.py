@@ -18,11 +18,12 @@ Proved by: tests/unit/log/test_partition_log.py, tests/properties/test_log_model
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 from zlib import crc32
 
 from martlet.base.disk import Disk, DiskFile
-from martlet.base.errors import ApiError, ErrorCode, LogDamaged
+from martlet.base.errors import ApiError, ErrorCode, LogDamaged, StorageFailure
 from martlet.base.ids import TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.log.batch_order import COMPACTED, BatchOrder, KnownGaps, read_gaps, write_gaps
@@ -180,8 +181,10 @@ class PartitionLog:
         if floor is not None:
             checkpoint = apply_floor(checkpoint, floor, partition)
         gaps = read_gaps(disk, directory)
-        if checkpoint.cleaned_offset > 0:
+        if checkpoint.cleaned_offset > 0 and not gaps.is_compacted:
             gaps = gaps._replace(is_compacted=True)
+            with suppress(StorageFailure):  # the checkpoint says so, too
+                write_gaps(disk, directory, gaps)
         loaded = load_log(disk, directory, options, checkpoint, now_ms, gaps=gaps, on_damage=on_damage)
         log = cls(disk, directory, options, partition, loaded, gaps=gaps, now_ms=now_ms)
         log._floor = None if floor is None else checkpoint.recovery_point or 0

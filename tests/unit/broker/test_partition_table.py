@@ -166,6 +166,18 @@ async def test_a_partition_moved_away_while_the_broker_was_down_is_deleted_at_it
         assert (len(later.logs), later.logs.remove_deleted()) == (0, 1)
 
 
+async def test_files_whose_topic_cannot_be_read_are_taken_by_their_name_and_named_again() -> None:
+    bench = ReplicaTableBench()
+    bench.store(record(leader=SECOND))
+    path = f"/logs/orders-0/{PARTITION_METADATA}"
+    content = bench.disk.read_file(path)
+    await bench.stop()
+    bench.disk.replace_file(path, b"no such thing")
+    async with replica_table(bench.disk, bench.metadata) as later:
+        assert later.table.hosted("orders", 0) is not None
+        assert later.disk.read_file(path) == content
+
+
 async def test_files_whose_topic_cannot_be_read_are_kept_when_the_partition_was_moved_away() -> None:
     bench = ReplicaTableBench()
     bench.store(record(leader=SECOND))

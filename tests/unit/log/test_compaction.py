@@ -7,8 +7,9 @@ import pytest
 from martlet.base.errors import StorageFailure
 from martlet.log.batch_cleaning import DELETE_HORIZON_BIT, BatchCleaner, key_digest, keys_of_batch
 from martlet.log.batch_order import COMPACTED as ALLOWED
-from martlet.log.batch_order import write_gaps
+from martlet.log.batch_order import read_gaps, write_gaps
 from martlet.log.compaction_swap import commit_swap, finish_swaps
+from martlet.log.file_names import KNOWN_GAPS
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
 from martlet.testing.sim_disk import SimDisk
@@ -351,3 +352,18 @@ def test_a_swap_removes_exactly_its_sources() -> None:
     left = [int(entry.name[:20]) for entry in disk.list_directory(DIRECTORY) if entry.name.endswith(".log")]
     assert left == [mine[0]] + [base for base in bases if base not in mine]
     assert offsets(batches_in(open_log(disk, COMPACTED)))[-4:] == [44, 45, 46, 47]
+
+
+def test_that_batches_may_be_missing_is_written_down_again() -> None:
+    disk = new_disk()
+    log = compacted_log(disk)
+    assert run(log)
+    log.close()
+    checkpoint = checkpointed(log, is_clean=True)
+    disk.remove(f"{DIRECTORY}/{KNOWN_GAPS}")  # or by a version that did not write it
+    log = open_log(disk, COMPACTED, checkpoint)
+    found = len(records_in(log))
+    assert read_gaps(disk, DIRECTORY).is_compacted
+    log.close()
+    log = open_log(disk, COMPACTED, checkpoint._replace(cleaned_offset=0))
+    assert len(records_in(log)) == found, "even when the other file that says so is gone"

@@ -173,6 +173,8 @@ class PartitionTable:
             elif log.cut_bytes:
                 logger.warning("%s ended in %d bytes that were never whole; they were cut off", name, log.cut_bytes)
             self._follow_record(topic, record, has_log=True)
+            if log.topic_id is None and self._logs.get(name) is log:
+                self._name_topic(log, topic)
         self.host_missing()
         for partition in self.open_partitions():
             for damage in partition.log.damage:
@@ -181,6 +183,14 @@ class PartitionTable:
             logger.critical(
                 "the log of %s cannot be used and its partition is offline: %s. %s", name, failure, self._advice()
             )
+
+    def _name_topic(self, log: PartitionLog, topic: TopicRecord) -> None:
+        name = log.partition
+        logger.warning("the files of %s do not say whose they are; by their name they are this topic's", name)
+        try:
+            log.assign_topic_id(topic.id)
+        except StorageFailure as failure:
+            logger.warning("cannot write down whose files those of %s are: %s", name, failure)
 
     def host_missing(self) -> None:
         """Open a log for every replicated partition that has none yet: at the start, and where there was no space."""
