@@ -3,7 +3,8 @@
 The broker always starts. Each topic is read from its start and from behind its damage, twice, the second time after
 more was published and once more after another start: never a wrong offset or value, never anything skipped without an
 error, and only what the cell damaged is refused. New messages never get offsets that old ones had.
-`martlet.log.check` finds each fault before the start, and nothing else.
+`martlet.log.check` finds each fault before the start, and nothing else; afterwards every file that can be made again
+has been.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,9 +22,10 @@ from martlet.log.checkpoints import decode_offsets
 from martlet.wire.batch import iterate_batches
 from martlet.wire.fetch import FetchPartition
 from martlet.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from martlet.wire.records.record import read_records
 from tests.broker.broker_process import BrokerProcess
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import batch_of, fetch_request, new_producer_id, publish
+from tests.broker.requests import batch_of, fetch_request, list_offset, new_producer_id, publish
 from tests.broker.scrape import unexpected_errors, wait_until
 from tests.damage.cells import CELLS, Cell, Hurt
 from tests.damage.judge import Refused, Truth, batches_in
@@ -170,6 +172,17 @@ def _judge_reading(client: RawClient, topic: _Topic) -> None:
         assert not truth.refused(lambda offset: _read(client, topic, offset), start=behind)
 
 
+def _judge_times(client: RawClient, topic: _Topic) -> None:
+    """Where nothing is lost, offsets are found by their time, in each segment and in all."""
+    if topic.hurt.lost:
+        return
+    starts: dict[int, int] = {}
+    for batch in reversed(topic.truth.batches):
+        starts |= {record.timestamp_ms: record.offset for record in read_records(batch.content, 1 << 20)[::-1]}
+    for timestamp, offset in [*starts.items()][::4]:
+        assert list_offset(client, topic.name, timestamp).offset == offset
+
+
 def _judge_publishing(client: RawClient, topic: _Topic) -> None:
     """New messages come behind all old ones; where the end is in doubt, none is taken."""
     if topic.is_offline:
@@ -191,7 +204,7 @@ def _judge_publishing(client: RawClient, topic: _Topic) -> None:
 def _judge_all(process: BrokerProcess, topics: list[_Topic], ending: str) -> list[str]:
     faults = []
     with RawClient(process.address) as client:
-        for judge in (_judge_reading, _judge_publishing, _judge_reading):
+        for judge in (_judge_reading, _judge_times, _judge_publishing, _judge_reading):
             for topic in topics:
                 try:
                     judge(client, topic)
@@ -225,4 +238,12 @@ def test_damage_costs_what_is_damaged_and_nothing_else(make_process: Callable[..
     process.kill()
     process.start()
     faults += [f"{fault} (after another start)" for fault in _judge_all(process, topics, ending)]
+    process.stop()
+    found = _findings(process)
+    faults += [
+        f"{topic.cell.name}, {ending}: not made again: {finding}"
+        for topic in topics
+        if not topic.hurt.lost
+        for finding in found.get(f"{topic.name}-0", [])
+    ]
     assert not faults, "\n" + "\n".join(faults)

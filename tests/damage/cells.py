@@ -176,6 +176,15 @@ def _harm_named(pattern: str, damage: str, directory: Path, is_clean: bool) -> H
     return Hurt(names=frozenset({str(file)}), is_seen=is_clean or damage != "gone" or file.suffix != ".snapshot")
 
 
+def _misspell(directory: Path, is_clean: bool) -> Hurt:
+    file = directory / "partition.metadata"
+    content = bytearray(file.read_bytes())
+    at = content.index(b"topic_id: ") + len(b"topic_id: ")
+    content[at] = ord("A") if content[at] != ord("A") else ord("B")
+    file.write_bytes(content)
+    return Hurt(names=frozenset({str(file)}))
+
+
 def _harm_gaps(damage: str, directory: Path, is_clean: bool) -> Hurt:
     """Without the file the checkpoint of compaction still says that there are gaps."""
     return replace(_harm_named("known-gaps", damage, directory, is_clean), is_seen=damage != "gone")
@@ -185,6 +194,7 @@ _COMPACTED: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "
 
 
 def _small_file_cells() -> Iterator[Cell]:
+    yield Cell("partition.metadata with another letter", _misspell)
     for damage in ("changed", "half", "empty", "gone", "unreadable"):
         for segment in ("middle", "active"):
             for suffix in (".index", ".timeindex"):
