@@ -19,33 +19,32 @@ Proved by: tests/unit/log/test_partition_log.py, tests/properties/test_log_model
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 from zlib import crc32
 
 from martlet.base.disk import Disk, DiskFile
 from martlet.base.errors import ApiError, ErrorCode, LogDamaged, StorageFailure
 from martlet.base.ids import TopicId, TopicPartition
 from martlet.base.invariant import invariant
-from martlet.log.batch_order import COMPACTED, BatchOrder, KnownGaps, read_gaps, write_gaps
-from martlet.log.batch_scan import batch_fault
+from martlet.log.batch_order import KnownGaps, read_gaps, write_gaps
 from martlet.log.checkpoints import BrokenCheckpoint, decode_topic_id, encode_epochs, encode_offsets, encode_topic_id
 from martlet.log.compaction import CompactionPlan, Source, choose_segments
 from martlet.log.compaction_swap import commit_swap
-from martlet.log.file_names import CLEANED, DELETED, EPOCH_CHECKPOINT, LOG, PARTITION_METADATA, RECOVERY_FLOOR
+from martlet.log.deleted_files import DeletedFiles
+from martlet.log.file_names import CLEANED, DELETED, EPOCH_CHECKPOINT, PARTITION_METADATA, RECOVERY_FLOOR
 from martlet.log.flushing import CheckpointTicket, FlushTicket, SyncHealth
 from martlet.log.log_slice import NOTHING, Appended, LogSlice, TimestampOffset
 from martlet.log.options import LogOptions
 from martlet.log.producer_state import KnownBatch
 from martlet.log.rebuilt_files import open_rebuilt, read_rebuilt
 from martlet.log.recovery import LoadedLog, LogCheckpoint, apply_floor, load_log, replay_producers
+from martlet.log.replicated_batches import check_replicated
 from martlet.log.retention import count_expired
 from martlet.log.segment import NO_TIMESTAMP, POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
 from martlet.log.segment_list import SegmentList
 from martlet.log.timestamp_search import TimestampSearch
 from martlet.wire.batch import (
-    HEADER_BYTES,
     BatchHeader,
-    read_batch_header,
     stamp_batch,
     stamp_log_append_time,
 )
@@ -54,16 +53,6 @@ _SNAPSHOT_EVERY_BYTES: Final = 16 << 20
 _DELETIONS_AT_ONCE: Final = 32
 _UNKNOWN: Final = -(1 << 63)
 _NEVER: Final = 1 << 63
-
-
-class _DeletedFile(NamedTuple):
-    """A file that waits for its removal."""
-
-    at_ms: int
-    path: str
-    start_offset: int
-    """Where the log starts without it."""
-    is_emptied: bool = False
 
 
 class PartitionLog:
@@ -80,7 +69,6 @@ class PartitionLog:
         "_generation",
         "_health",
         "_newly_sealed",
-        "_noted_start",
         "_opened_at_ms",
         "_opened_clean",
         "_options",
@@ -153,8 +141,8 @@ class PartitionLog:
         self._parent_changed = False
         self._unsynced_files: list[DiskFile] = []
         self._floor: int | None = None
-        self._noted_start = 0
-        self._deleted_files = [_DeletedFile(now_ms, path, loaded.log_start_offset) for path in loaded.leftovers]
+        self._deleted_files = DeletedFiles(disk)
+        self._deleted_files.add(loaded.leftovers, now_ms, start_offset=loaded.log_start_offset)
         self._compaction: CompactionPlan | None = None
 
     @classmethod
@@ -304,7 +292,7 @@ class PartitionLog:
         Raises ApiError(CORRUPT_MESSAGE) and writes nothing when one of them is not whole or does not follow.
         """
         view = memoryview(data)
-        batches, has_gaps = _checked_batches(view, self.end_offset, self._gaps)
+        batches, has_gaps = check_replicated(view, self.end_offset, self._gaps)
         if has_gaps:
             # The leader's log was compacted, or an operator has given up some of its messages.
             self._allow_gaps()
@@ -598,7 +586,7 @@ class PartitionLog:
             self._sync_names()
             gone = self._segments.remove_first().rename(DELETED)
             start_offset = max(self.log_start_offset, self._segments.first.base_offset)
-            self._deleted_files += [_DeletedFile(now_ms, path, start_offset) for path in gone]
+            self._deleted_files.add(gone, now_ms, start_offset=start_offset)
             self._directory_changes += 1
         if count:
             first_offset = self._segments.first.base_offset
@@ -612,27 +600,12 @@ class PartitionLog:
         return count
 
     def remove_deleted_files(self, now_ms: int) -> int:
-        """Give back the space of segments deleted long enough ago; returns how many files went.
-
-        Their names stay until it is written down that the log starts behind them: else the next start would miss them.
-        """
-        waiting, count = [], 0
-        for file in self._deleted_files:
-            is_due = now_ms - file.at_ms >= self._options.file_delete_delay_ms
-            if is_due and (file.start_offset <= self._noted_start or not file.path.endswith(LOG + DELETED)):
-                self._disk.remove(file.path)
-                count += 1
-                continue
-            if is_due and not file.is_emptied:
-                self._disk.remove(file.path)  # readers that have it open go on with it
-                self._disk.open(file.path, create=True)
-            waiting.append(file._replace(is_emptied=is_due))
-        self._deleted_files = waiting
-        return count
+        """Give back the space of segments deleted long enough ago; returns how many files went."""
+        return self._deleted_files.remove_due(now_ms, self._options.file_delete_delay_ms)
 
     def start_is_noted(self, offset: int) -> None:
         """A checkpoint says, durably, that the log starts there."""
-        self._noted_start = offset
+        self._deleted_files.noted_start = offset
 
     def plan_compaction(self, now_ms: int, *, up_to_offset: int) -> CompactionPlan | None:
         """What to compact now, if the topic is compacted and enough has changed; one plan at a time."""
@@ -811,24 +784,3 @@ def read_topic_id(disk: Disk, directory: str) -> TopicId | None:
     except BrokenCheckpoint:
         # Whose partition this is can be learned elsewhere; deleting it for want of a name would be the worst answer.
         return None
-
-
-def _checked_batches(view: memoryview, next_offset: int, gaps: KnownGaps) -> tuple[list[tuple[int, BatchHeader]], bool]:
-    """Position and header of every batch in `view`, which must hold whole, sound batches in order and nothing else.
-
-    Also says whether they leave gaps that are not known yet.
-    """
-    batches: list[tuple[int, BatchHeader]] = []
-    order, has_gaps, at = BatchOrder(next_offset, COMPACTED), False, 0
-    while at < len(view):
-        fault: str | None = f"{len(view) - at} bytes are too few for a batch"
-        if len(view) - at >= HEADER_BYTES:
-            header = read_batch_header(view, at)
-            fault = batch_fault(view, at, header, order)
-        if fault is not None:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch at byte {at} is damaged or does not follow: {fault}")
-        has_gaps = has_gaps or not gaps.allow(order.next_offset, header.base_offset)
-        order.take(header)
-        batches.append((at, header))
-        at += header.size
-    return batches, has_gaps
