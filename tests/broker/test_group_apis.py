@@ -290,6 +290,7 @@ def test_while_a_shard_is_loaded_its_groups_are_told_so_and_the_rest_is_served(
     with RawClient(running.bootstrap_servers) as client:
         topic = create_topic(client)
         commit(client, "g", topic, {0: 5})
+        member = enter(client, "with a member")
     may_load = threading.Event()
     read = shard_loading._read
 
@@ -306,6 +307,7 @@ def test_while_a_shard_is_loaded_its_groups_are_told_so_and_the_rest_is_served(
         assert join(client, "g").error_code == loading
         assert commit(client, "g", topic, {0: 6}) == {0: loading}
         assert client.call(ListGroupsRequest(), 4).error_code == loading
+        assert heartbeat(client, "with a member", member) == ErrorCode.NONE, "as in Kafka"
         assert publish(client, topic, batch_of(b"x")).error_code == ErrorCode.NONE
         may_load.set()
         wait_until(lambda: fetch_offsets(client, "g", topic, 0)[0] == ErrorCode.NONE, "the shard is loaded")

@@ -1,8 +1,11 @@
-"""Heartbeat 0–4: a member of a classic group says that it lives, and learns whether it must join again."""
+"""Heartbeat 0–4: a member of a classic group says that it lives, and learns whether it must join again.
+
+- While its group is being loaded a member is told that all is well, as in Kafka: aiokafka gives up for good otherwise.
+"""
 
 from typing import Final
 
-from martlet.base.errors import ApiError
+from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.coordinators.group_requests import caller_of
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.request import RequestContext
@@ -26,4 +29,5 @@ async def handle(broker: BrokerServices, request: HeartbeatRequest, context: Req
 
 
 def _refused(error: ApiError) -> HeartbeatResponse:
-    return HeartbeatResponse(error_code=error.code)
+    is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)
