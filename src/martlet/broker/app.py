@@ -14,7 +14,6 @@ import dataclasses
 import logging
 import os
 import platform
-import socket
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -55,6 +54,7 @@ from martlet.broker.replicas.replica_lane import ReplicaFetchOptions, ReplicaPor
 from martlet.broker.routing.departures import Departures
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.dispatch import Dispatcher
+from martlet.broker.serving.door import Door
 from martlet.broker.serving.listener import Listener
 from martlet.broker.serving.registry import Api, MessageApi, build_registry
 from martlet.broker.serving.request import Address, parse_address
@@ -151,9 +151,10 @@ class BrokerApp:
         asyncio.get_running_loop().set_exception_handler(self._callback_failed)
         self._connections_possible = connections_possible(self._ports.allow_files())
         settings = self.settings = within_file_limit(self.settings, self._connections_possible)
-        listening = self._ports.bind(self.kafka_address)
-        self._stack.callback(listening.close)
-        self.kafka_address = Address(self.kafka_address.host, listening.getsockname()[1])
+        # Never listened on: it holds the address, also while no clients are let in.
+        place = self._ports.bind(self.kafka_address)
+        self._stack.callback(place.close)
+        self.kafka_address = Address(self.kafka_address.host, place.getsockname()[1])
         await self._start_operations()
         log_path = self._log_path
         make_durable_directory(self._disk, log_path)
@@ -205,7 +206,7 @@ class BrokerApp:
             fail=self.fail,
         )
         self._start_group_lag(services)
-        await self._serve(services, listening)
+        await self._serve(services, membership)
 
     async def _start_operations(self) -> None:
         address = self.operations_address
@@ -373,7 +374,7 @@ class BrokerApp:
         lag.start(self._metrics)
         self._stack.push_async_callback(lag.aclose)
 
-    async def _serve(self, services: BrokerServices, listening: socket.socket) -> None:
+    async def _serve(self, services: BrokerServices, membership: Membership) -> None:
         dispatcher = Dispatcher(services)
         self._stack.push_async_callback(dispatcher.aclose)
         probe = LoopLagProbe(self._metrics.loop_lag_seconds)
@@ -381,11 +382,14 @@ class BrokerApp:
         self._stack.callback(probe.stop)
         config = services.topic_settings.broker_config
         listener = Listener(self.settings, dispatcher, self._clock, config, self._connections_possible)
-        await listener.start(listening)
+        bind = partial(self._ports.bind, self.kafka_address)
+        door = Door(listener, bind, membership.has_lost_cluster, self.fail)
+        await door.start()
         self._watch_gauges(services, listener)
         warm_up = asyncio.create_task(prepare_codecs(services.registry), name="martlet-warm-up")
         self._stack.callback(warm_up.cancel)
         self._stack.push_async_callback(listener.aclose, self.settings.shutdown_timeout_ms)
+        self._stack.push_async_callback(door.aclose)
         # Before that: a member that waits for its group could wait longer than a stop may take.
         self._stack.callback(services.groups.stop_parking)
 

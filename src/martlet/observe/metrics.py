@@ -40,6 +40,7 @@ class RejectReason(StrEnum):
 
     CONNECTIONS_MAX = "connections_max"
     ADDRESS_MAX = "connections_per_address_max"
+    LOST_CLUSTER = "lost_cluster"
 
 
 class DropReason(StrEnum):
@@ -51,6 +52,7 @@ class DropReason(StrEnum):
     IDLE = "idle"
     STALLED = "stalled"
     INTERNAL_ERROR = "internal_error"
+    LOST_CLUSTER = "lost_cluster"
 
 
 @dataclass(slots=True)

@@ -171,9 +171,15 @@ class SimNetwork:
                 machine.next_free_port += 1
             port = machine.next_free_port
             machine.next_free_port += 1
-        if port in machine.listening:
+        # As with SO_REUSEADDR on Linux: several may hold a port while nobody listens on it.
+        if port in machine.listening and machine.listening[port].accepts:
             raise OSError(errno.EADDRINUSE, f"address already in use: {name}:{port}")
-        bound = SimServerSocket(str(host or name), port, lambda: machine.listening.pop(port, None))
+
+        def release() -> None:
+            if machine.listening.get(port) is bound:
+                del machine.listening[port]
+
+        bound = SimServerSocket(str(host or name), port, release)
         machine.listening[port] = bound
         return bound
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -158,11 +159,20 @@ def test_nobody_listening_refuses_and_an_unknown_name_is_not_found(world: SimWor
         world.run_process(host, lambda: connecting(world, host, "nowhere", 1))
 
 
-def test_a_port_can_be_taken_only_once_and_only_on_a_machine_of_ones_own(world: SimWorld) -> None:
+def test_a_port_can_be_listened_on_only_once_and_only_on_a_machine_of_ones_own(world: SimWorld) -> None:
     host = world.add_host("a")
-    host.network.bind("a", 5)
-    with pytest.raises(OSError, match="already in use"):
+
+    async def listen() -> None:
+        # As with SO_REUSEADDR: several may hold the port while nobody listens.
+        first, second = host.network.bind("a", 5), host.network.bind("a", 5)
+        server = await asyncio.get_running_loop().create_server(Recorder, sock=cast(socket.socket, second))
+        with pytest.raises(OSError, match="already in use"):
+            host.network.bind("0.0.0.0", 5)
+        server.close()
+        first.close()
         host.network.bind("0.0.0.0", 5)
+
+    world.run_process(host, listen)
     with pytest.raises(OSError, match="cannot assign"):
         host.network.bind("b", 6)
 

@@ -125,6 +125,10 @@ class Membership:
         invariant(self._me is not None, "a process is a member from when it has joined")
         return self._me  # type: ignore[return-value]
 
+    def has_lost_cluster(self) -> bool:
+        """Whether this process may not act, while others were there who may: the cluster goes on without it."""
+        return not self.keeper.may_act() and not self._vital_signs.is_alone
+
     # --- joining
 
     async def check(self) -> None:

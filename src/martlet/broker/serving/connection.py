@@ -246,7 +246,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._pump()
 
     def refuse(self, reason: str, kind: DropReason = DropReason.PROTOCOL_VIOLATION) -> None:
-        """End a connection whose peer broke the protocol or a limit, with one line in the log.
+        """End a connection whose peer broke the protocol or a limit, with one line in the log."""
+        if not self._closing:
+            self._dispatcher.report_refusal(self._link, reason)
+            self.dismiss(kind)
+
+    def dismiss(self, kind: DropReason) -> None:
+        """End the connection.
 
         Answers to earlier requests still go out; `check_deadlines` cuts off a peer that does not take them.
         """
@@ -255,7 +261,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._closing = True
         self._closing_since_ms = self._clock.monotonic_ms()
         self._dispatcher.metrics.connections_dropped[kind] += 1
-        self._dispatcher.report_refusal(self._link, reason)
         self._close()
 
     def _close(self) -> None:

@@ -20,7 +20,7 @@ from martlet.broker.serving.outbox import Outbox
 from martlet.broker.serving.request import Address
 from martlet.broker.settings import BrokerSettings
 from martlet.cluster.configs import EffectiveConfig
-from martlet.observe.metrics import RejectReason
+from martlet.observe.metrics import DropReason, RejectReason
 
 _SWEEP_SECONDS: Final = 1.0
 _REPORT_TURNS: Final = 10
@@ -66,15 +66,34 @@ class Listener:
         self._connections: dict[KafkaConnection, str] = {}
         self._per_host: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
+        self._is_shut = True
         self._sweeper: asyncio.Task[None] | None = None
         self._none_left = asyncio.Event()
         self._none_left.set()
 
-    async def start(self, listening: socket.socket) -> None:
-        """Accept connections on a socket from `bind`."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._make_connection, sock=listening, backlog=_BACKLOG)
-        self._sweeper = asyncio.create_task(self._sweep(), name="martlet-connection-sweep")
+    async def listen(self, listening: socket.socket) -> None:
+        """Accept connections on a socket from `bind`, which is the listener's from now on."""
+        self._is_shut = False
+        try:
+            self._server = await asyncio.get_running_loop().create_server(
+                self._make_connection, sock=listening, backlog=_BACKLOG
+            )
+        except OSError:
+            self._is_shut = True
+            listening.close()
+            raise
+        if self._sweeper is None:
+            self._sweeper = asyncio.create_task(self._sweep(), name="martlet-connection-sweep")
+
+    def shut(self) -> int:
+        """Listen no more until told to, and end the connections there are; answers that are ready still go out."""
+        self._is_shut = True
+        if self._server is not None:
+            self._server.close()
+        connections = tuple(self._connections)
+        for connection in connections:
+            connection.dismiss(DropReason.LOST_CLUSTER)
+        return len(connections)
 
     @property
     def in_flight_bytes(self) -> int:
@@ -99,6 +118,10 @@ class Listener:
 
     def opened(self, connection: KafkaConnection, peer: Address) -> str | None:
         """Count a new connection; a sentence when it is one too many."""
+        if self._is_shut:
+            # It was accepted just before.
+            self._metrics.connections_rejected[RejectReason.LOST_CLUSTER] += 1
+            return "this broker has lost its cluster"
         config = self._config()
         connections_max = min(config.number("max.connections"), self._connections_possible)
         if len(self._connections) >= connections_max:

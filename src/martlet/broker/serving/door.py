@@ -1,0 +1,99 @@
+"""Shuts a broker to its clients while its cluster does not count on it, and opens it again when it is back.
+
+Clients stay with a broker that answers, even if every answer asks them to try again: librdkafka asks whichever broker
+it is connected to for producer ids and coordinators, others keep the coordinator or the leader they once had. All of
+them turn to another broker at once when a connection ends or is refused. So a broker that may not act ends its
+connections and listens no more, until it may act again.
+
+Rules: a broker that knew nobody else stays open, because there is nowhere to go. A lease that is late for a moment
+sends nobody away: the broker must be found lost several times in a row. Followers are sent away with the clients: a
+leader that may not act tells them nothing, and they try again within a second. While the door is shut the port is
+refused, as on a machine where no broker runs; the socket that took the address at the start holds it meanwhile.
+
+Proved by: tests/unit/broker/test_door.py, tests/cluster/test_lost_cluster.py; measured by `./dev bench lost`
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from martlet.broker.serving.listener import Listener
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS: Final = 0.25
+_LOOKS: Final = 3
+"""So many looks in a row must find the broker lost."""
+
+
+class Door:
+    """Between `start` and `aclose` it says when the listener listens."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        bind: Callable[[], socket.socket],
+        is_lost: Callable[[], bool],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        """`bind` gives another socket at the broker's address; `is_lost`: clients are better off elsewhere."""
+        self._listener = listener
+        self._bind = bind
+        self._is_lost = is_lost
+        self._on_failure = on_failure
+        self._lost_looks = 0
+        self._is_open = False
+        self._is_stuck = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Let clients in, and look after the door from now on."""
+        await self._open()
+        self._task = asyncio.create_task(self._watch(), name="martlet-door")
+        self._task.add_done_callback(self._ended)
+
+    async def aclose(self) -> None:
+        """Leave the door as it is."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self._lost_looks = self._lost_looks + 1 if self._is_lost() else 0
+            if self._is_open and self._lost_looks >= _LOOKS:
+                self._shut()
+            elif not self._is_open and not self._lost_looks:
+                await self._open_again()
+
+    def _shut(self) -> None:
+        self._is_open = False
+        count = self._listener.shut()
+        logger.warning(
+            "this broker has lost its cluster: %d connections are closed and no others taken, so that clients turn to "
+            "other brokers",
+            count,
+        )
+
+    async def _open_again(self) -> None:
+        try:
+            await self._open()
+        except OSError as error:
+            if not self._is_stuck:
+                self._is_stuck = True
+                logger.error("this broker is back in its cluster, but takes no clients: %s; trying again", error)
+        else:
+            self._is_stuck = False
+            logger.warning("this broker is back in its cluster: clients are welcome again")
+
+    async def _open(self) -> None:
+        await self._listener.listen(self._bind())
+        self._is_open = True
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_failure(error)
