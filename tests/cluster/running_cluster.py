@@ -9,9 +9,10 @@
         cluster.start(1)
 
 Every connection to a broker, a client's too, and every broker's way to etcd goes through a relay (`links`). With
-`direct=True` there are none, for those who measure. Settings are given as keywords, as in martlet.toml; leases are
-shorter than a server's so that tests need not wait. When the block is left by an exception the end of every
-broker's log is printed. Every process is ended with the block, whatever happens in it.
+`direct=True` there are none, for those who measure; with `direct_to_brokers=True` only those to etcd. Settings are
+given as keywords, as in martlet.toml; leases are shorter than a server's so that tests need not wait. When the block is
+left by an exception the end of every broker's log is printed. Every process is ended with the block, whatever happens
+in it.
 """
 
 import contextlib
@@ -60,6 +61,7 @@ class RunningCluster:
         *,
         directory: Path | None = None,
         direct: bool = False,
+        direct_to_brokers: bool = False,
         own_settings: Mapping[int, Mapping[str, object]] | None = None,
         **settings: Any,
     ) -> None:
@@ -71,6 +73,7 @@ class RunningCluster:
         self.links = Links(self._process_ids)
         self._keeps_directory = directory is not None
         self._direct = direct
+        self._direct_to_brokers = direct or direct_to_brokers
         self._settings = _DEFAULTS | settings
         self._own_settings = own_settings or {}
         self._ports: dict[int, int] = {}
@@ -117,10 +120,11 @@ class RunningCluster:
         """Prepare and start one more; its number."""
         number = max(self.brokers, default=0) + 1
         far_port, store_port = free_port(), self.etcd.port
-        port = self._ports[number] = far_port if self._direct else free_port()
+        port = self._ports[number] = far_port if self._direct_to_brokers else free_port()
+        if not self._direct_to_brokers:
+            self.links.add_broker(number, port=port, far_port=far_port)
         if not self._direct:
             store_port = free_port()
-            self.links.add_broker(number, port=port, far_port=far_port)
             self.links.add_way_to_store(number, port=store_port, far_port=self.etcd.port)
         settings: dict[str, object] = {
             "kafka": f"{_HOST}:{far_port}",
@@ -135,7 +139,7 @@ class RunningCluster:
 
     def start(self, number: int, *, wait: bool = True) -> None:
         """Start it, and wait until it takes connections unless told otherwise."""
-        if not self._direct:
+        if not self._direct_to_brokers:
             self.links.listen(self._ports[number])
         self.brokers[number].start()
         if wait:
@@ -284,7 +288,7 @@ class RunningCluster:
 
     def _down(self, number: int, end: Callable[[], object]) -> None:
         end()
-        if not self._direct:
+        if not self._direct_to_brokers:
             self.links.refuse(self._ports[number])
 
     def _process_ids(self) -> dict[int, int]:
