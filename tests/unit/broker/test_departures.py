@@ -8,6 +8,8 @@ from martlet.testing.sim_clock import SimClock
 
 ALIVE = LiveRecord(BrokerId(2), Incarnation(7))
 LEAVING = LiveRecord(BrokerId(2), Incarnation(7), leaving=True)
+EARLY_MS = -1
+"""The client was connected long before."""
 AGAIN = LiveRecord(BrokerId(2), Incarnation(8))
 
 
@@ -19,25 +21,25 @@ def test_one_that_went_without_a_word_is_listed_on_for_a_moment() -> None:
     clock = SimClock()
     departures = Departures(clock)
     departures.follow(step(ALIVE, None))
-    assert departures.recent() == {2}
+    assert departures.recent(EARLY_MS) == {2}
     clock.advance(LISTED_ON_MS - 1)
-    assert departures.recent() == {2}
+    assert departures.recent(EARLY_MS) == {2}
     clock.advance(1)
-    assert departures.recent() == set()
+    assert departures.recent(EARLY_MS) == set()
 
 
 def test_one_that_left_cleanly_is_not_listed_on() -> None:
     departures = Departures(SimClock())
     departures.follow(step(ALIVE, LEAVING))
     departures.follow(step(LEAVING, None))
-    assert departures.recent() == set()
+    assert departures.recent(EARLY_MS) == set()
 
 
 def test_one_that_is_back_did_not_depart() -> None:
     departures = Departures(SimClock())
     departures.follow(step(ALIVE, None))
     departures.follow(step(None, AGAIN))
-    assert departures.recent() == set()
+    assert departures.recent(EARLY_MS) == set()
 
 
 def topic(name: str) -> TopicRecord:
@@ -82,3 +84,14 @@ def test_of_many_deleted_topics_the_last_are_remembered() -> None:
     names = [f"topic-{number}" for number in range(TOPICS_MAX + 1)]
     departures, _ = departures_without(*names)
     assert [departures.lets_return(name) for name in names[:2] + names[-1:]] == [True, False, False]
+
+
+def test_a_client_that_came_later_never_hears_of_it() -> None:
+    clock = SimClock()
+    departures = Departures(clock)
+    before_ms = clock.monotonic_ms()
+    clock.advance(1)
+    departures.follow(step(ALIVE, None))
+    clock.advance(1)
+    assert departures.recent(before_ms) == {2}
+    assert departures.recent(clock.monotonic_ms()) == set()

@@ -9,9 +9,9 @@
   Kafka also for a name that no topic has.
 - Creating waits until the topic is visible, so the first answer already carries its leader. Only for a
   deleted one the answer is UNKNOWN_TOPIC_OR_PARTITION at first, as Kafka's is for each name it creates (decision 0022).
-- Only brokers that are alive are listed, and for a moment those that were (`routing/departures.py`). A partition whose
-  leader is not alive has LEADER_NOT_AVAILABLE. So have those led by this broker once it has lost touch with its
-  cluster: the client is to ask somebody else.
+- Only brokers that are alive are listed, and for a moment, to clients that knew them, those that were
+  (`routing/departures.py`). A partition whose leader is not alive has LEADER_NOT_AVAILABLE. So have those led by this
+  broker once it has lost touch with its cluster: the client is to ask somebody else.
 """
 
 from typing import Final
@@ -60,7 +60,7 @@ async def handle(broker: BrokerServices, request: MetadataRequest, context: Requ
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.id, host=node.address.host, port=node.address.port, rack=node.rack)
-            for node in nodes(broker, context.link, besides=broker.departures.recent())
+            for node in nodes(broker, context.link, besides=broker.departures.recent(context.link.made_at_ms))
         ],
         cluster_id=broker.cluster_id,
         controller_id=controller_of(broker),

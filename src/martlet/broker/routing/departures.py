@@ -4,7 +4,9 @@ A client must not learn of a broker's loss and of the new leader at once. librdk
 gone and that another leads its partition, first takes the new leader, then dissolves the old broker and with it what
 it has just learned, and asks again a second later. A dead broker that is still listed while its partitions find their
 leaders costs no client anything: it was listed for the whole time of its lease before. It is never named as a leader.
-A broker that left cleanly led nothing when it went, and is not listed on.
+A broker that left cleanly led nothing when it went, and is not listed on. Nor is anybody to a connection that came
+about later: its client has nothing to lose, and kafka-python ends a call with an error when the broker that it tries
+by chance refuses.
 
 A deleted topic that a client names could be made again by that very question. Who deleted it and looks whether it is
 gone must hear so, as from Kafka, and librdkafka asks twice at once. So the first question is not taken for a wish, nor
@@ -53,9 +55,9 @@ class Departures:
         while len(self._topics) > TOPICS_MAX:
             del self._topics[next(iter(self._topics))]
 
-    def recent(self) -> frozenset[BrokerId]:
-        """Who went so lately that clients are still told of it."""
-        since_ms = self._clock.monotonic_ms() - LISTED_ON_MS
+    def recent(self, known_since_ms: int) -> frozenset[BrokerId]:
+        """Who went so lately that a client, connected since then, is still told of it."""
+        since_ms = max(known_since_ms, self._clock.monotonic_ms() - LISTED_ON_MS)
         return frozenset(broker for broker, gone_ms in self._gone_at_ms.items() if gone_ms > since_ms)
 
     def lets_return(self, name: str) -> bool:

@@ -95,7 +95,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=self._settings.write_buffer_bytes_max // 4)
         peer = transport.get_extra_info("peername") or ("unknown", 0)
         local = transport.get_extra_info("sockname") or ("unknown", 0)
-        self._link = Link(Address(str(peer[0]), int(peer[1])), Address(str(local[0]), int(local[1])))
+        made_at_ms = self._clock.monotonic_ms()
+        self._link = Link(Address(str(peer[0]), int(peer[1])), Address(str(local[0]), int(local[1])), made_at_ms)
         reason = self._owner.opened(self, self._link.peer)
         if reason is not None:
             self._dispatcher.report_refusal(self._link, reason)

@@ -40,6 +40,8 @@ class Link:
     peer: Address
     local: Address
     """The address the client connected to: what it is told to use when no other is advertised."""
+    made_at_ms: int = 0
+    """When it came about, by the clock that never goes back."""
 
 
 class RequestContext(NamedTuple):
