@@ -11,11 +11,13 @@ import pytest
 import uvloop
 
 from martlet.base.clock import SystemClock
+from martlet.broker.partitions.topic_settings import static_configs
 from martlet.broker.serving.dispatch import Dispatcher
 from martlet.broker.serving.door import Door
 from martlet.broker.serving.listener import Listener, bind
 from martlet.broker.serving.request import Address
 from martlet.broker.settings import BrokerSettings
+from martlet.cluster.configs import BrokerLayers, effective_broker_config
 from martlet.observe.metrics import BrokerMetrics, DropReason
 from martlet.testing.sim_remote_store import STORE_NAME
 from martlet.testing.sim_world import SimWorld
@@ -114,7 +116,10 @@ class RealDoor:
         self.port: int = self.place.getsockname()[1]
         dispatcher = ScriptedDispatcher()
         self.metrics: BrokerMetrics = dispatcher.metrics
-        self.listener = Listener(BrokerSettings(), cast(Dispatcher, dispatcher), SystemClock())
+        settings = BrokerSettings()
+        static = static_configs(settings, kafka_address="", log_directory="")
+        config = effective_broker_config(BrokerLayers(static=static))
+        self.listener = Listener(settings, cast(Dispatcher, dispatcher), SystemClock(), lambda: config, 100)
         address = Address("127.0.0.1", self.port)
         self.door = Door(self.listener, lambda: bind(address), lambda: self.is_lost, self.failures.append)
 
@@ -204,4 +209,4 @@ def test_a_port_that_was_taken_meanwhile_is_waited_for(
 
 def run(work: Callable[[], Any], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(work())
+        runner.run(asyncio.wait_for(work(), 30))
