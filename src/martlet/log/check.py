@@ -82,7 +82,7 @@ class Finding:
 def check_log_directory(disk: Disk, path: str) -> Iterator[Finding]:
     """Every fault in the directory of one broker."""
     yield from _check_checkpoint_files(disk, path)
-    files = read_checkpoint_files(disk, path)
+    files = read_checkpoint_files(disk, path, all_are_readable=False)
     is_clean = disk.exists(f"{path}/{CLEAN_SHUTDOWN}")
     found = set()
     for name, is_directory, _ in disk.list_directory(path):
@@ -122,7 +122,7 @@ def _check_checkpoint_files(disk: Disk, path: str) -> Iterator[Finding]:
 
 
 def _missing_directories(path: str, files: CheckpointFiles, found: set[TopicPartition]) -> Iterator[Finding]:
-    for partition in sorted((files.recovery_points or {}).keys() - found):
+    for partition in sorted(files.partitions() - found):
         end_offset = files.end_of(partition)
         if end_offset:
             yield Finding(
@@ -334,8 +334,10 @@ class _PartitionCheck:
     def _check_epoch_file(self, names: set[str]) -> Iterator[Finding]:
         start_offset = self._known.log_start_offset
         up_to = self._end_offset if self._known.is_clean else min(self._known.recovery_point or 0, self._end_offset)
-        found = [(epoch, start) for epoch, start in self._epochs if start_offset <= start < up_to]
         cache = self._noted_epochs() if EPOCH_CHECKPOINT in names else EpochCache()
+        if not self._known.is_start_known and cache is not None and cache.entries:
+            start_offset = cache.entries[0].start_offset
+        found = [(epoch, start) for epoch, start in self._epochs if start_offset <= start < up_to]
         if cache is None:
             yield from self._rebuilt(EPOCH_CHECKPOINT, names, "it holds no leader epochs")
         elif any(cache.epoch_at(start) != epoch for epoch, start in found):

@@ -4,6 +4,7 @@ Rules: reads only. A file that is missing or damaged says nothing, which is not 
 Proved by: tests/unit/log/test_log_directory.py
 """
 
+from functools import partial
 from typing import NamedTuple
 
 from martlet.base.disk import Disk
@@ -11,6 +12,7 @@ from martlet.base.ids import TopicPartition
 from martlet.log.batch_order import EPOCH_MAX
 from martlet.log.checkpoints import BrokenCheckpoint, decode_offsets
 from martlet.log.file_names import CLEANED_OFFSETS, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from martlet.log.rebuilt_files import read_rebuilt
 from martlet.log.recovery import LogCheckpoint
 
 Offsets = dict[TopicPartition, int]
@@ -36,23 +38,27 @@ class CheckpointFiles(NamedTuple):
             epoch_max=epoch_max,
         )
 
+    def partitions(self) -> set[TopicPartition]:
+        """All that the files which tell where logs end know of."""
+        return {*(self.recovery_points or ()), *(self.high_watermarks or ())}
+
     def end_of(self, partition: TopicPartition) -> int:
         """Below this offset all was flushed or known to be committed."""
         return max((self.recovery_points or {}).get(partition, 0), (self.high_watermarks or {}).get(partition, 0))
 
 
-def read_checkpoint_files(disk: Disk, path: str) -> CheckpointFiles:
-    """What the files in the log directory at `path` say."""
+def read_checkpoint_files(disk: Disk, path: str, *, all_are_readable: bool = True) -> CheckpointFiles:
+    """What the files in the log directory at `path` say; raises StorageFailure, unless not all need be readable."""
+    read = disk.read_file if all_are_readable else partial(read_rebuilt, disk)
     return CheckpointFiles(
         *(
-            _read(disk, f"{path}/{name}")
+            _decode(read(f"{path}/{name}"))
             for name in (RECOVERY_POINTS, LOG_START_OFFSETS, CLEANED_OFFSETS, HIGH_WATERMARKS)
         )
     )
 
 
-def _read(disk: Disk, path: str) -> Offsets | None:
-    content = disk.read_file(path)
+def _decode(content: bytes | None) -> Offsets | None:
     try:
         return None if content is None else decode_offsets(content)
     except BrokenCheckpoint:

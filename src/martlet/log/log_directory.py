@@ -296,7 +296,7 @@ class LogDirectory:
 
     def _miss_directories(self, files: CheckpointFiles, lately: set[str]) -> None:
         """Note the logs that held something by what the checkpoints say, and whose directories are gone."""
-        for partition in files.recovery_points or ():
+        for partition in files.partitions():
             end_offset = files.end_of(partition)
             is_there = partition in self._logs or partition in self.failures
             if end_offset and not is_there and not _was_put_aside(partition, lately):
