@@ -248,6 +248,14 @@ class Ghost:
             found = self.committed[partition] = Committed()
         return found
 
+    def end_offset(self, broker: BrokerId, partition: TopicPartition) -> int:
+        """Where the broker's copy ends, as last seen."""
+        return self._replica(broker, partition).end_offset
+
+    def high_watermark(self, broker: BrokerId, partition: TopicPartition) -> int:
+        """What the broker knows to be committed, as last seen."""
+        return self._replica(broker, partition).high_watermark
+
     # --- what lies on disks
 
     def _read_on(self, broker: BrokerId, partition: TopicPartition, replica: Replica) -> None:

@@ -70,6 +70,16 @@ def fetches_without_epochs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fetch_wait, "diverging_epoch", lambda partition, asked: None)
 
 
+def no_fetch_epoch_check(patch: pytest.MonkeyPatch) -> None:
+    """Histories are compared all the same; only the leader epoch that the follower believes in is not (I11)."""
+    original = LeaderReplica.check_fetch
+
+    def check_fetch(self: LeaderReplica, member: Member, leader_epoch: int) -> None:
+        original(self, member, self.leader_epoch)
+
+    patch.setattr(LeaderReplica, "check_fetch", check_fetch)
+
+
 def cutting_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     original = Partition.follow
 
@@ -174,6 +184,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     high_watermark_by_the_committed_set,
     joining_without_the_epochs_start,
     fetches_without_epochs,
+    no_fetch_epoch_check,
     cutting_to_the_high_watermark,
     entries_without_incarnation,
     taking_a_lost_answer_for_a_refusal,
