@@ -92,6 +92,8 @@ class ClusterRun:
         self.has_group = not draw(3)
         # With little at a time a replica that catches up passes through every state in between.
         self.fetch_bytes = (10 << 20, 600)[draw(2)]
+        # One publisher then has several batches of a partition under way, as librdkafka does.
+        self.pipelines = draw(3) > 0
         self.ghost = Ghost(world, self.brokers, min_in_sync=MIN_IN_SYNC, durable=self.flush == "commit")
         names = [host.name for host in self.brokers.values()]
         self.clients = Clients(world, self.ghost, names, self.partitions)
@@ -200,7 +202,8 @@ class ClusterRun:
         host = self.publishers[number]
         if topic is not None:
             await self.clients.create_topic(host, topic)
-        await self.clients.publish(host)
+        pipelines = number == 1 and self.pipelines
+        await (self.clients.publish_pipelined if pipelines else self.clients.publish)(host)
         self._published[number] = True
 
     async def _follow(self) -> None:

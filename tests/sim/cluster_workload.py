@@ -1,12 +1,14 @@
 """The clients of a simulated cluster: publishers with acks=all and idempotence, readers, and a group that commits.
 
-They are Martlet's own client, unchanged, on machines of their own. What they send and see goes to a `History`; what
-they are told is also shown to the `Ghost` in the moment they are told it.
+They are Martlet's own client, unchanged, on machines of their own; one publisher may be of librdkafka's kind
+(`pipelining_publisher.py`). What they send and see goes to a `History`; what they are told is also shown to the `Ghost`
+in the moment they are told it.
 """
 
 import asyncio
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
@@ -26,6 +28,7 @@ from martlet.testing.sim_host import SimHost
 from martlet.testing.sim_randomness import SimRandomness
 from martlet.testing.sim_world import SimWorld
 from tests.sim.ghost import Ghost
+from tests.sim.pipelining_publisher import PipeliningPublisher, new_identity
 from tests.sim.simulated_broker import KAFKA_PORT
 
 TOPIC: Final = "orders"
@@ -37,6 +40,10 @@ COMMIT_OPTIONS: Final = replace(OPTIONS, retry_timeout_ms=0)
 _BATCH_BYTES: Final = 4_000
 _DELIVERY_TIMEOUT_MS: Final = 45_000
 _READ_BYTES_MAX: Final = 1 << 20
+_PIPELINES: Final = 2
+"""So many partitions at most get messages by pipelines."""
+_PIPELINED_MAX: Final = 20
+"""No more is added to a pipeline that is stuck."""
 
 
 class Clients:
@@ -89,6 +96,10 @@ class Clients:
                 await asyncio.sleep(0.2)
         self.topic_exists = True
 
+    @property
+    def _has_more_to_send(self) -> bool:
+        return self.world.now_ms < self.sending_until_ms or self.history.acknowledged_count < self.acknowledged_min
+
     async def publish(self, host: SimHost) -> None:
         """Send numbered messages, a few at a time, then wait for the fate of each."""
         draws = self.world.randomness.stream(f"publisher {host.name} {host.starts}")
@@ -100,7 +111,7 @@ class Clients:
         )
         async with aclosing(self.cluster(host)) as cluster, Producer(cluster, options, host.clock) as producer:
             settling: list[asyncio.Task[None]] = []
-            while self.world.now_ms < self.sending_until_ms or self.history.acknowledged_count < self.acknowledged_min:
+            while self._has_more_to_send:
                 for _ in range(1 + draws.below(3)):
                     partition = self.partitions[draws.below(len(self.partitions))]
                     sent = await self._send(producer, producer_name, partition)
@@ -131,11 +142,38 @@ class Clients:
         except (ApiError, ClientError):
             pass  # unknown, as long as nobody tells the history otherwise
         else:
-            self.world.scheduler.note("acknowledged", f"{name} {told.offset}")
-            self.history.acknowledged(name, told.offset)
-            value = value_of(name)
-            self.ghost.acknowledged(partition, told.offset, value, committed_before=committed_before)
+            self._acknowledged(name, partition, committed_before, told.offset)
         self._unsettled[name.producer.partition(".")[0]] -= 1
+
+    def _acknowledged(self, name: Name, partition: TopicPartition, committed_before: int, offset: int) -> None:
+        self.world.scheduler.note("acknowledged", f"{name} {offset}")
+        self.history.acknowledged(name, offset)
+        self.ghost.acknowledged(partition, offset, value_of(name), committed_before=committed_before)
+
+    async def publish_pipelined(self, host: SimHost) -> None:
+        """Send numbered messages in bursts, each in a batch of its own, until all are acknowledged."""
+        draws = self.world.randomness.stream(f"publisher {host.name} {host.starts}")
+        producer_name = f"{host.name}.{host.starts}"
+        while not self.topic_exists:
+            await asyncio.sleep(0.1)
+        async with aclosing(self.cluster(host)) as cluster, asyncio.TaskGroup() as group:
+            identity = await new_identity(cluster)
+            refused = partial(self.ghost.report, "I10")
+            pipelines = {
+                partition: PipeliningPublisher(cluster, partition, identity, draws, refused)
+                for partition in self.partitions[:_PIPELINES]
+            }
+            for pipeline in pipelines.values():
+                group.create_task(pipeline.deliver())
+            while self._has_more_to_send:
+                partition = self.partitions[draws.below(len(pipelines))]
+                for _ in range(1 + draws.below(4) if pipelines[partition].waiting < _PIPELINED_MAX else 0):
+                    name = self.history.sending(producer_name, str(partition))
+                    acknowledged = partial(self._acknowledged, name, partition, self.ghost.committed_end(partition))
+                    pipelines[partition].add(value_of(name), acknowledged)
+                await asyncio.sleep(draws.below(1_000) / 1000)
+            for pipeline in pipelines.values():
+                pipeline.finish()
 
     # --- reading
 

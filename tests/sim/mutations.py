@@ -20,6 +20,7 @@ from martlet.broker.membership.membership import Membership
 from martlet.broker.partitions import fetch_wait
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
+from martlet.broker.partitions.refused_batches import RefusedBatches
 from martlet.broker.replicas import replica_fetch
 from martlet.cluster import controller_decisions, reassignment, replica_decisions, resignation
 from martlet.cluster.records import PartitionRecord
@@ -78,6 +79,10 @@ def no_fetch_epoch_check(patch: pytest.MonkeyPatch) -> None:
         original(self, member, self.leader_epoch)
 
     patch.setattr(LeaderReplica, "check_fetch", check_fetch)
+
+
+def no_refused_batch_order(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RefusedBatches, "check", lambda self, header, producers, now_ms: None)
 
 
 def cutting_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
@@ -185,6 +190,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     joining_without_the_epochs_start,
     fetches_without_epochs,
     no_fetch_epoch_check,
+    no_refused_batch_order,
     cutting_to_the_high_watermark,
     entries_without_incarnation,
     taking_a_lost_answer_for_a_refusal,
