@@ -1,7 +1,7 @@
 """Guards of replication taken away one at a time: the simulator must find each out, or it proves nothing.
 
-`python -m tests.sim.mutations` tries all of them with as many seeds as one likes. Here three hundred are enough for each:
-most show within a few, nearly all within two dozen, one that needs a bit changed at rest within a hundred.
+`python -m tests.sim.mutations` tries all of them with as many seeds as one likes. Here three hundred are enough for
+each: most show within a few, nearly all within two dozen, one that needs a bit changed at rest within a hundred.
 """
 
 import logging
