@@ -82,9 +82,25 @@ def _restart(disk: SimDisk, directory: LogDirectory, *, is_clean: bool) -> None:
         directory.close(clean=False)
 
 
+def _scrubbed(log: PartitionLog) -> bool:
+    """Check all of it as the background does; whether it comes to an end, and has found anything."""
+    for _ in range(200):
+        try:
+            piece = log.next_unchecked(500)
+        except LogDamaged:
+            continue
+        if piece is None:
+            return bool(log.damage)
+        try:
+            piece.read()
+        except LogDamaged:
+            log.find_damage_at(piece)
+    raise AssertionError("a pass over the log does not end")
+
+
 def _judge(disk: SimDisk, damaged: set[int], truth: Truth) -> None:
     stored = list(truth.batches)
-    for _ in range(2):  # what the first start finds, the second must not forget
+    for number in range(3):  # what the first start finds, the second must not forget
         again = LogDirectory(disk, _ROOT, _OPTIONS)
         again.open(NOW_MS, epoch_max_for=lambda partition, topic_id: 3)
         log = again.get(PARTITION)
@@ -94,7 +110,10 @@ def _judge(disk: SimDisk, damaged: set[int], truth: Truth) -> None:
             again.close(clean=False)
             continue
         assert log.end_offset == truth.end_offset, "no offset is given away again, and none is left out"
-        assert _refused(log, truth) <= damaged, "what is intact can be read"
+        found = number != 1 and _scrubbed(log)  # once before any reader has found anything, once after
+        refused = _refused(log, truth)
+        assert refused <= damaged, "what is intact can be read"
+        assert (_scrubbed(log) if number == 1 else found) == bool(refused), "the background finds what readers find"
         for _ in range(2):
             batch = batch_of(b"more")
             stored.append(_stored(append(log, batch, leader_epoch=3).base_offset, bytes(batch)))

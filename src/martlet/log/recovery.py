@@ -299,8 +299,12 @@ class _Recovery:
         while number > 0 and segments[number].base_offset >= trusted:
             number -= 1
         position, self._end_offset = segments[number].start_recovery(trusted)
-        self._first_checked_offset = self._end_offset
         self._producers = self._producers_at(self._end_offset)
+        if segments[number].damage:
+            # The walk for the producers has met it, and knows more than the indexes by now.
+            self._producers = self._producers_at(segments[number].base_offset)
+            position, self._end_offset = segments[number].begin_again()
+        self._first_checked_offset = self._end_offset
         while number < len(segments):
             segment = segments[number]
             is_last = number == len(segments) - 1

@@ -411,7 +411,8 @@ class Segment:
 
     def find_damage_at(self, position: int) -> None:
         """Find out how far the damage at `position` reaches, which a reader has met."""
-        if not any(damage.position <= position < damage.end for damage in self.damage):
+        is_surveyed = self._unchecked is None or self._unchecked.next_offset == NO_LIMIT
+        if not is_surveyed or not any(damage.position <= position < damage.end for damage in self.damage):
             self.look_for_damage()
 
     def note_damage(self, damage: Collection[Damage]) -> None:
@@ -624,6 +625,10 @@ class Segment:
                 index.truncate(place.position)
                 self._unindexed_bytes = self._index_interval_bytes + 1
                 return place.position, place.base_offset
+        return self.begin_again()
+
+    def begin_again(self) -> tuple[int, int]:
+        """Forget all that walks have found out; position and base offset to check batches from."""
         self._forget_batches()
         self.damage = ()
         self.start_indexes()
