@@ -315,7 +315,8 @@ class LogDirectory:
 
     def _move_aside(self, partition: TopicPartition, suffix: str) -> str | None:
         directory = f"{self.path}/{partition_directory(partition)}"
-        if not self._disk.exists(directory):
+        # Whatever it is now: what cannot be opened is in the way of another directory of that name, too.
+        if partition_directory(partition) not in (name for name, _, _ in self._disk.list_directory(self.path)):
             return None
         number = 0
         # A name that the checkpoints know, be it of a directory that is gone, would tell the next start nothing new.

@@ -256,9 +256,10 @@ class Segment:
         Raises LogDamaged, once, when there are none where they should be.
         """
         unchecked = self._unchecked
-        if unchecked is None:
-            return None
-        if unchecked.checked >= min(unchecked.end, self.size):
+        if self._ends_too_early():
+            self.look_for_damage()
+            raise self.damage_error(self.size, self.next_offset, "the file ends too early")
+        if unchecked is None or unchecked.checked >= min(unchecked.end, self.size):
             return None
         start = unchecked.checked
         try:
@@ -267,6 +268,16 @@ class Segment:
             self.look_for_damage()
             raise
         return LogSlice(self.file, start, stop - start, is_final=True, unchecked=unchecked, gaps=self.gaps)
+
+    def _ends_too_early(self) -> bool:
+        """Whether all of a sealed segment has been checked, and it does not reach to the next one."""
+        if not self.is_sealed or self.damage:
+            return False
+        unchecked = self._unchecked
+        if unchecked is None:
+            return self.size == 0 and self.gaps.end_of(self.base_offset) < self.next_offset
+        is_checked = unchecked.checked >= unchecked.end == self.size
+        return is_checked and self.gaps.end_of(unchecked.next_offset) < self.next_offset
 
     # Finding.
 

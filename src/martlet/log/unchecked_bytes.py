@@ -37,6 +37,11 @@ class UncheckedBytes:
         """Up to which byte all has been looked at."""
         return self._checked[0]
 
+    @property
+    def next_offset(self) -> int:
+        """The offset that is due there."""
+        return self._checked[1]
+
     def trust_from(self, position: int) -> None:
         """The batches from `position` on have been checked otherwise, or are cut off."""
         self.end = min(self.end, position)

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.scrubbing import Scrubber
 from martlet.broker.settings import BrokerSettings
 from martlet.log.options import LogOptions
-from martlet.wire.batch import read_batch_header
+from martlet.testing.sim_disk import SimDisk
+from martlet.wire.batch import iterate_batches, read_batch_header
 from tests.unit.broker.replica_table_bench import ME, ReplicaTableBench, record
 from tests.unit.log.log_builders import batch_of
 
@@ -21,10 +24,11 @@ async def _at_once(work: Callable[[], object]) -> None:
 class _Bench:
     """A led partition with three segments, as a new process finds it, and its scrubber."""
 
-    def __init__(self, bytes_per_second: int = 10_000_000) -> None:
+    def __init__(self, bytes_per_second: int = 10_000_000, harm: Callable[[SimDisk], None] = lambda disk: None) -> None:
         first = ReplicaTableBench()
         _lead(first)
         first.logs.close()
+        harm(first.disk)
         self.table = ReplicaTableBench(first.disk, first.metadata)
         self.partition = _hosted(self.table)
         self.scrubber = Scrubber(
@@ -89,6 +93,35 @@ async def test_a_pass_goes_on_behind_damage_and_finds_all_of_it() -> None:
         await bench.scrubber.scrub()
     assert len(bench.partition.log.damage) == 2
     assert bench.table.metrics.scrub_passes == 1
+
+
+@pytest.mark.parametrize("batches", [0, 5])
+async def test_a_pass_finds_a_segment_that_ends_too_early(batches: int) -> None:
+    path = ""
+
+    def cut(disk: SimDisk) -> None:
+        nonlocal path
+        entries = disk.list_directory("/logs/orders-0")
+        path = f"/logs/orders-0/{sorted(entry.name for entry in entries if entry.name.endswith('.log'))[1]}"
+        places = [position for position, _ in iterate_batches(disk.read_file(path) or b"")]
+        disk.cut(path, places[batches])  # all that is left is sound
+
+    bench = _Bench(harm=cut)
+    for _ in range(3):
+        await bench.scrubber.scrub()
+    [damage] = bench.partition.log.damage
+    assert path in damage
+    assert bench.table.metrics.scrub_passes == 1
+    assert bench.table.table.damage.names == {bench.partition.name}
+
+
+async def test_a_pass_tells_of_damage_that_no_reader_has_met() -> None:
+    bench = _Bench()
+    bench.damage(500)
+    first = bench.partition.log._segments.first
+    first.look_for_damage()  # as retention does when an index does not agree with its log
+    await bench.scrubber.scrub()
+    assert bench.table.table.damage.names == {bench.partition.name}
 
 
 async def test_no_more_than_its_share_is_read_in_a_second() -> None:

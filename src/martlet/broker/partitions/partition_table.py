@@ -177,8 +177,7 @@ class PartitionTable:
                 self._name_topic(log, topic)
         self.host_missing()
         for partition in self.open_partitions():
-            for damage in partition.log.damage:
-                self._damage_found(partition, LogDamaged(damage))
+            self.tell_damage(partition)
         for name, failure in self._logs.failures.items():
             logger.critical(
                 "the log of %s cannot be used and its partition is offline: %s. %s", name, failure, self._advice()
@@ -269,6 +268,12 @@ class PartitionTable:
         elif self.damage.note(partition.name, error):
             logger.error("%s cannot be read for now: %s", partition.name, error)
         return ErrorCode.KAFKA_STORAGE_ERROR
+
+    def tell_damage(self, partition: Partition) -> None:
+        """Damage that was not found by a reader is told like any other, if nothing is known of this copy's."""
+        if partition.name not in self.damage.names:
+            for damage in partition.log.damage:
+                self._damage_found(partition, LogDamaged(damage))
 
     def _damage_found(self, partition: Partition, error: StorageFailure) -> bool:
         """Tell of it once; whether this copy is given up for another one."""

@@ -91,6 +91,7 @@ class Scrubber:
         try:
             piece = log.next_unchecked(max_bytes)
             if piece is None:
+                self._partitions.tell_damage(partition)
                 return 0
             try:
                 await self._in_worker(piece.read)
