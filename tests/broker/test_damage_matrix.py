@@ -8,79 +8,29 @@ has been.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from martlet.base.disk import SystemDisk
 from martlet.base.errors import ErrorCode
-from martlet.base.ids import TopicPartition
 from martlet.log.check import Finding, FindingKind, check_log_directory
-from martlet.log.checkpoints import decode_offsets
 from martlet.wire.batch import iterate_batches
-from martlet.wire.fetch import FetchPartition
-from martlet.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from martlet.wire.records.record import read_records
 from tests.broker.broker_process import BrokerProcess
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import batch_of, fetch_request, list_offset, new_producer_id, publish
+from tests.broker.requests import batch_of, list_offset, new_producer_id, publish
 from tests.broker.scrape import unexpected_errors, wait_until
-from tests.damage.cells import CELLS, Cell, Hurt
-from tests.damage.judge import Refused, Truth, batches_in
-
-_BATCHES_PER_START: Final = (19, 17)
-_FETCH_BYTES: Final = 7_000
-_CONFIG: Final = {
-    "segment.bytes": "20000",
-    "index.interval.bytes": "4096",
-    "martlet.flush": "interval",
-    "flush.ms": "50",
-}
-_REFUSALS: Final = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR)
-
-
-@dataclass
-class _Topic:
-    """One cell, and the topic that suffers it."""
-
-    cell: Cell
-    name: str
-    records: int = 0
-    last_batch: bytes = b""
-    hurt: Hurt = field(default_factory=Hurt)
-    truth: Truth = field(default_factory=lambda: Truth([]))
-    is_offline: bool = False
-
-
-def _create(client: RawClient, topics: list[_Topic]) -> None:
-    def creatable(topic: _Topic) -> CreatableTopic:
-        configs = [
-            CreatableTopicConfig(name=name, value=value) for name, value in (_CONFIG | topic.cell.config).items()
-        ]
-        return CreatableTopic(name=topic.name, num_partitions=1, replication_factor=1, configs=configs)
-
-    response = client.call(CreateTopicsRequest(topics=[creatable(topic) for topic in topics], timeout_ms=30_000), 7)
-    assert all(result.error_code == ErrorCode.NONE for result in response.topics)
-
-
-def _publish_rounds(client: RawClient, topics: list[_Topic], producer_id: int, rounds: int) -> None:
-    """One batch to each topic in each round: together they are few requests."""
-    for number in range(rounds):
-        count = 1 + number % 3
-        for topic in topics:
-            values = [b"%s %05d " % (topic.name.encode(), topic.records + one) for one in range(count)]
-            padding = bytes(range(256)) * (8 // count)
-            topic.last_batch = batch_of(
-                *[value + padding for value in values],
-                key=b"%d" % (number % 4),
-                producer=(producer_id, 0, topic.records),
-            )
-            topic.records += count
-        response = client.produce([(topic.name, None, [(0, topic.last_batch)]) for topic in topics])
-        for result in response.topics:
-            assert result.partitions[0].error_code == ErrorCode.NONE, result
+from tests.damage.cells import CELLS
+from tests.damage.judge import Truth, batches_in
+from tests.damage.topics import (
+    BATCHES_PER_START,
+    MatrixTopic,
+    create_topics,
+    publish_rounds,
+    read_from,
+    wait_until_noted,
+)
 
 
 def _logs(process: BrokerProcess) -> Path:
@@ -88,20 +38,12 @@ def _logs(process: BrokerProcess) -> Path:
     return directory
 
 
-def _wait_checkpointed(process: BrokerProcess, topics: list[_Topic]) -> None:
-    def is_done() -> bool:
-        offsets = decode_offsets((_logs(process) / "recovery-point-offset-checkpoint").read_bytes())
-        return all(offsets.get(TopicPartition(topic.name, 0)) == topic.records for topic in topics)
-
-    wait_until(is_done, "all that was published to be flushed and noted", within_seconds=30)
-
-
-def _filled(process: BrokerProcess, topics: list[_Topic], ending: str) -> None:
+def _filled(process: BrokerProcess, topics: list[MatrixTopic], ending: str) -> None:
     """Two starts' worth of messages, and so two leader epochs; what is to be compacted is."""
     with RawClient(process.address) as client:
-        _create(client, topics)
+        create_topics(client, topics)
         producer_id = new_producer_id(client)
-        _publish_rounds(client, topics, producer_id, _BATCHES_PER_START[0])
+        publish_rounds(client, topics, producer_id, BATCHES_PER_START[0])
     compacted = [topic for topic in topics if "cleanup.policy" in topic.cell.config]
     wait_until(
         lambda: all((_logs(process) / f"{topic.name}-0" / "known-gaps").exists() for topic in compacted),
@@ -112,8 +54,8 @@ def _filled(process: BrokerProcess, topics: list[_Topic], ending: str) -> None:
     process.settings["cleaner_interval_ms"] = 600_000
     process.start()
     with RawClient(process.address) as client:
-        _publish_rounds(client, topics, producer_id, _BATCHES_PER_START[1])
-    _wait_checkpointed(process, topics)
+        publish_rounds(client, topics, producer_id, BATCHES_PER_START[1])
+    wait_until_noted(_logs(process), topics)
     getattr(process, ending)()
 
 
@@ -124,7 +66,7 @@ def _findings(process: BrokerProcess) -> dict[str, list[Finding]]:
     return found
 
 
-def _check_findings(topic: _Topic, found: list[Finding]) -> Iterator[str]:
+def _check_findings(topic: MatrixTopic, found: list[Finding]) -> Iterator[str]:
     """What is wrong with what the check says of a topic."""
     hurt = topic.hurt
     if not hurt.is_seen:
@@ -150,18 +92,9 @@ def _check_findings(topic: _Topic, found: list[Finding]) -> Iterator[str]:
         yield f"{sorted(hurt.lost)} are lost, and not {sorted(told)}"
 
 
-def _read(client: RawClient, topic: _Topic, offset: int) -> bytes:
-    asked = FetchPartition(0, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
-    result = client.fetch(fetch_request(topic.name, asked)).topics[0].partitions[0]
-    if result.error_code in _REFUSALS:
-        raise Refused
-    assert result.error_code == ErrorCode.NONE, f"offset {offset}: {ErrorCode(result.error_code).name}"
-    return bytes(result.records)
-
-
-def _judge_reading(client: RawClient, topic: _Topic) -> None:
+def _judge_reading(client: RawClient, topic: MatrixTopic) -> None:
     hurt, truth = topic.hurt, topic.truth
-    refused = truth.refused(lambda offset: _read(client, topic, offset))
+    refused = truth.refused(lambda offset: read_from(client, topic, offset))
     everything = set(range(truth.start_offset, truth.end_offset))
     topic.is_offline = hurt.is_end_lost and refused == everything
     if topic.is_offline:
@@ -169,10 +102,10 @@ def _judge_reading(client: RawClient, topic: _Topic) -> None:
     assert refused <= hurt.lost, f"intact offsets are refused: {sorted(refused - hurt.lost)[:20]}"
     if hurt.lost:
         behind = max(hurt.lost) + 1
-        assert not truth.refused(lambda offset: _read(client, topic, offset), start=behind)
+        assert not truth.refused(lambda offset: read_from(client, topic, offset), start=behind)
 
 
-def _judge_times(client: RawClient, topic: _Topic) -> None:
+def _judge_times(client: RawClient, topic: MatrixTopic) -> None:
     """Where nothing is lost, offsets are found by their time, in each segment and in all."""
     if topic.hurt.lost:
         return
@@ -183,7 +116,7 @@ def _judge_times(client: RawClient, topic: _Topic) -> None:
         assert list_offset(client, topic.name, timestamp).offset == offset
 
 
-def _judge_publishing(client: RawClient, topic: _Topic) -> None:
+def _judge_publishing(client: RawClient, topic: MatrixTopic) -> None:
     """New messages come behind all old ones; where the end is in doubt, none is taken."""
     if topic.is_offline:
         assert publish(client, topic.name, batch_of(b"new", key=b"k")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -196,12 +129,12 @@ def _judge_publishing(client: RawClient, topic: _Topic) -> None:
     for number in range(3):
         result = publish(client, topic.name, batch_of(b"new %d" % number, key=b"k"))
         assert (result.error_code, result.base_offset) == (ErrorCode.NONE, end_offset + number)
-    content = _read(client, topic, end_offset)
+    content = read_from(client, topic, end_offset)
     assert [header.base_offset for _, header in iterate_batches(content)][:1] == [end_offset]
     topic.records += 3
 
 
-def _judge_all(process: BrokerProcess, topics: list[_Topic], ending: str) -> list[str]:
+def _judge_all(process: BrokerProcess, topics: list[MatrixTopic], ending: str) -> list[str]:
     faults = []
     with RawClient(process.address) as client:
         for judge in (_judge_reading, _judge_times, _judge_publishing, _judge_reading):
@@ -218,7 +151,7 @@ def _judge_all(process: BrokerProcess, topics: list[_Topic], ending: str) -> lis
 def test_damage_costs_what_is_damaged_and_nothing_else(make_process: Callable[..., BrokerProcess], ending: str) -> None:
     settings = {"checkpoint_interval_ms": 50, "cleaner_interval_ms": 100, "scrub_bytes_per_second": 0}
     process = make_process(**settings)
-    topics = [_Topic(cell, f"cell-{number:03d}") for number, cell in enumerate(CELLS)]
+    topics = [MatrixTopic(cell, f"cell-{number:03d}") for number, cell in enumerate(CELLS)]
     _filled(process, topics, ending)
     assert _findings(process) == {}, "nothing is damaged yet"
     for topic in topics:

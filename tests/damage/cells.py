@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from tests.damage.fields import FIELDS, changed
+from tests.damage.fields import CHANGES, FIELDS, changed
 from tests.damage.judge import StoredBatch, batches_in
 
 SEGMENTS_MIN: Final = 4
@@ -112,7 +112,12 @@ def _harm_field(
     batches = batches_in(directory)
     mine = [batch for batch in batches if batch.path == str(file)]
     batch = mine[-1] if is_last else mine[len(mine) // 2]
-    at, new = changed(batch.content, field_name, first_change + is_clean)
+    if field_name == "partition_leader_epoch":
+        # One that a leader has had, between those of its neighbours, could be no other than the right one.
+        first_change = list(CHANGES).index(("all ones", "highest bit", "a million more")[first_change % 3])
+    else:
+        first_change += is_clean
+    at, new = changed(batch.content, field_name, first_change)
     with file.open("r+b") as log:
         log.seek(batch.position + at)
         log.write(new)
