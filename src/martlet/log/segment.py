@@ -32,11 +32,12 @@ from martlet.log.batch_scan import BatchScan
 from martlet.log.batch_survey import BatchSurvey, Damage
 from martlet.log.epoch_cache import EpochCache
 from martlet.log.file_names import INDEX, LOG, TIME_INDEX, offset_file
+from martlet.log.index_files import append_entries, last_entry
 from martlet.log.log_slice import LogSlice
 from martlet.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from martlet.log.offset_index import OffsetIndex, decode_offset_index
 from martlet.log.offset_index import decode_last_entry as decode_last_offset_entry
-from martlet.log.rebuilt_files import open_rebuilt, read_rebuilt
+from martlet.log.rebuilt_files import read_rebuilt
 from martlet.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from martlet.log.time_index import TimeIndex, decode_time_index
 from martlet.log.time_index import decode_last_entry as decode_last_time_entry
@@ -560,7 +561,7 @@ class Segment:
         """Position and base offset of the last batch with an entry, or of the segment's start; reads ends of files."""
         if self.size <= _SMALL_BYTES:
             return 0, self.base_offset
-        entry = decode_last_offset_entry(self._tail_of(INDEX, OFFSET_ENTRY_BYTES))
+        entry = decode_last_offset_entry(last_entry(self._disk, self._prefix + INDEX, OFFSET_ENTRY_BYTES))
         place = self._place_at(entry[1]) if entry is not None and entry[1] >= 0 else None
         if entry is None or place is None or place.last_offset != self.base_offset + entry[0]:
             return 0, self.base_offset
@@ -574,7 +575,11 @@ class Segment:
         self.is_sealed = False
         self._forget_batches()
         self.next_offset = NO_LIMIT
-        latest = decode_last_time_entry(self._tail_of(TIME_INDEX, TIME_ENTRY_BYTES)) if position else None
+        latest = (
+            decode_last_time_entry(last_entry(self._disk, self._prefix + TIME_INDEX, TIME_ENTRY_BYTES))
+            if position
+            else None
+        )
         if latest is None:
             self.start_indexes()
             self._note_all_from(0, self.base_offset)
@@ -696,8 +701,8 @@ class Segment:
         if self._index is None or self._times is None:
             return True
         try:
-            _append_entries(self._disk, self._prefix + INDEX, self._index, OFFSET_ENTRY_BYTES)
-            _append_entries(self._disk, self._prefix + TIME_INDEX, self._times, TIME_ENTRY_BYTES)
+            append_entries(self._disk, self._prefix + INDEX, self._index, OFFSET_ENTRY_BYTES)
+            append_entries(self._disk, self._prefix + TIME_INDEX, self._times, TIME_ENTRY_BYTES)
         except DiskFull:
             return False
         return True
@@ -754,15 +759,6 @@ class Segment:
             return self.index, self.times
         return index, times
 
-    def _tail_of(self, suffix: str, entry_bytes: int) -> bytes:
-        if not self._disk.exists(self._prefix + suffix):
-            return b""
-        try:
-            file = self._disk.open(self._prefix + suffix)
-            return file.pread(entry_bytes, max(0, file.size() // entry_bytes - 1) * entry_bytes)
-        except StorageFailure:
-            return b""  # as if it were not there, see `rebuilt_files`
-
     def _read_indexes(self, *, check: bool) -> tuple[OffsetIndex, TimeIndex]:
         content = read_rebuilt(self._disk, self._prefix + INDEX) or b""
         index = decode_offset_index(content, log_bytes=self.size, check=check)
@@ -792,17 +788,3 @@ class Segment:
             return False
         header = read_batch_header(self.file.pread(HEADER_BYTES, final))
         return latest is not None and header.max_timestamp <= latest.timestamp_ms
-
-
-def _append_entries(disk: Disk, path: str, index: OffsetIndex | TimeIndex, entry_bytes: int) -> None:
-    if index.persisted == len(index) and not index.has_excess:
-        return
-    file = open_rebuilt(disk, path)
-    start = index.persisted * entry_bytes
-    if file.size() > start:
-        file.truncate(start)
-    elif file.size() < start:
-        # Somebody shortened it behind our back: write all of it again.
-        index.persisted = start = 0
-    file.pwrite(index.encode_from(index.persisted), start)
-    index.persisted, index.has_excess = len(index), False
