@@ -1,7 +1,7 @@
 """The index files of a segment on disk: taking up what they lack, and reading their last entries.
 
-Rules: knows entries by their size only; what they mean is for the indexes to say. A file that cannot be read is the same
-as none (`rebuilt_files`).
+Rules: knows entries by their size only; what they mean is for the indexes to say. A file that cannot be read is the
+same as none (`rebuilt_files`).
 Proved by: tests/unit/log/test_segment.py
 """
 
