@@ -38,6 +38,10 @@ class CheckpointFiles(NamedTuple):
             epoch_max=epoch_max,
         )
 
+    def of_its_successor(self, partition: TopicPartition) -> LogCheckpoint:
+        """What is known of a log made in the place of one that was put aside after these files were written."""
+        return LogCheckpoint(None if self.recovery_points is None else 0)
+
     def partitions(self) -> set[TopicPartition]:
         """All that the files which tell where logs end know of."""
         return {*(self.recovery_points or ()), *(self.high_watermarks or ())}

@@ -154,6 +154,8 @@ class LogDirectory:
             if partition is not None:
                 epoch_max = epoch_max_for(partition, read_topic_id(disk, f"{path}/{name}"))
                 checkpoint = files.of(partition, is_clean=self.started_clean, epoch_max=epoch_max)
+                if _was_put_aside(partition, lately) and not self.started_clean:
+                    checkpoint = files.of_its_successor(partition)._replace(epoch_max=epoch_max)
                 self._open_log(partition, options_for(partition) if options_for else self._options, checkpoint, now_ms)
         self._miss_directories(files, lately)
         try:
