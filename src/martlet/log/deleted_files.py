@@ -8,9 +8,12 @@ Proved by: tests/unit/log/test_retention.py
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from martlet.base.disk import Disk
 from martlet.log.file_names import DELETED, LOG
+
+_EMPTY: Final = ".empty"
 
 
 @dataclass(slots=True)
@@ -47,8 +50,9 @@ class DeletedFiles:
                 count += 1
                 continue
             if is_due and not file.is_emptied:
-                self._disk.remove(file.path)  # readers that have it open go on with it
-                self._disk.open(file.path, create=True)
+                # Readers that have it open go on with it, and there is no moment without the name.
+                self._disk.open(file.path + _EMPTY, create=True)
+                self._disk.rename(file.path + _EMPTY, file.path)
                 file.is_emptied = True
             waiting.append(file)
         self._files = waiting

@@ -28,6 +28,7 @@ _VERSION: Final = 1
 _HEAD: Final = Struct(">hI")
 _COUNT: Final = Struct(">i")
 _ENTRY: Final = Struct(">qhiqiqiq")
+_DRAFT: Final = "snapshot.draft"
 _SEQUENCE_MODULUS: Final = 1 << 31
 
 
@@ -108,14 +109,15 @@ class ProducerSnapshots:
 
     def write(self, offset: int, producers: ProducerStates) -> None:
         """Save the state at `offset`; a full disk only means that a restart reads more of the log."""
-        path = self._path(offset)
+        draft = f"{self._directory}/{_DRAFT}"
         try:
-            file = open_rebuilt(self._disk, path)
+            file = open_rebuilt(self._disk, draft)
             file.truncate(0)
             file.append(encode_producers(producers))
         except DiskFull:
-            self._disk.remove(path)
+            self._disk.remove(draft)
             return
+        self._disk.rename(draft, self._path(offset))
         if offset not in self._offsets:
             self._offsets.append(offset)
             self._offsets.sort()
