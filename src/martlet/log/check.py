@@ -24,6 +24,7 @@ from martlet.log.checkpoint_files import CheckpointFiles, read_checkpoint_files
 from martlet.log.checkpoints import BrokenCheckpoint, decode_epochs, decode_offsets, decode_topic_id
 from martlet.log.epoch_cache import EpochCache
 from martlet.log.file_names import (
+    ASIDE_NOTED,
     CLEAN_SHUTDOWN,
     CLEANED_OFFSETS,
     DELETED,
@@ -37,13 +38,16 @@ from martlet.log.file_names import (
     RECOVERY_FLOOR,
     RECOVERY_POINTS,
     SNAPSHOT,
+    SWAP,
     TIME_INDEX,
+    is_aside_of,
     offset_file,
     parse_offset_file,
     parse_partition_directory,
     partition_directory,
 )
 from martlet.log.producer_snapshot import decode_producers
+from martlet.log.rebuilt_files import read_rebuilt
 from martlet.log.recovery import LogCheckpoint, apply_floor
 from martlet.log.segment import Segment
 from martlet.log.segment_facts import SegmentFacts, misplaced_epochs
@@ -84,13 +88,19 @@ def check_log_directory(disk: Disk, path: str) -> Iterator[Finding]:
     yield from _check_checkpoint_files(disk, path)
     files = read_checkpoint_files(disk, path, all_are_readable=False)
     is_clean = disk.exists(f"{path}/{CLEAN_SHUTDOWN}")
-    found = set()
-    for name, is_directory, _ in disk.list_directory(path):
-        partition = parse_partition_directory(name) if is_directory else None
-        if partition is not None:
-            found.add(partition)
-            yield from check_partition(disk, f"{path}/{name}", partition, files.of(partition, is_clean=is_clean))
-    yield from _missing_directories(path, files, found)
+    names = [name for name, is_directory, _ in disk.list_directory(path) if is_directory]
+    noted = (read_rebuilt(disk, f"{path}/{ASIDE_NOTED}") or b"").decode(errors="replace").splitlines()
+    lately = set(names).difference(noted)
+    there = {partition: name for name in names if (partition := parse_partition_directory(name)) is not None}
+    for partition in sorted(there.keys() | files.partitions()):
+        was_put_aside = any(is_aside_of(name, partition) for name in lately)
+        known = files.of(partition, is_clean=is_clean)
+        if was_put_aside and not is_clean:
+            known = files.of_its_successor(partition)
+        if partition in there:
+            yield from check_partition(disk, f"{path}/{there[partition]}", partition, known)
+        elif not was_put_aside:
+            yield from _missing_directory(path, files, partition)
 
 
 def check_partition(disk: Disk, directory: str, partition: TopicPartition, known: LogCheckpoint) -> Iterator[Finding]:
@@ -121,20 +131,19 @@ def _check_checkpoint_files(disk: Disk, path: str) -> Iterator[Finding]:
             yield Finding(FindingKind.REBUILT, f"{path}/{name}", f"the file is damaged: {error}", _READS_ALL)
 
 
-def _missing_directories(path: str, files: CheckpointFiles, found: set[TopicPartition]) -> Iterator[Finding]:
-    for partition in sorted(files.partitions() - found):
-        end_offset = files.end_of(partition)
-        if end_offset:
-            yield Finding(
-                FindingKind.END_LOST,
-                f"{path}/{partition_directory(partition)}",
-                "the directory is gone",
-                "its partition is offline",
-                partition,
-                None,
-                (files.starts or {}).get(partition, 0),
-                end_offset,
-            )
+def _missing_directory(path: str, files: CheckpointFiles, partition: TopicPartition) -> Iterator[Finding]:
+    end_offset = files.end_of(partition)
+    if end_offset:
+        yield Finding(
+            FindingKind.END_LOST,
+            f"{path}/{partition_directory(partition)}",
+            "the directory is gone",
+            "its partition is offline",
+            partition,
+            None,
+            (files.starts or {}).get(partition, 0),
+            end_offset,
+        )
 
 
 class _PartitionCheck:
@@ -146,16 +155,21 @@ class _PartitionCheck:
         self._partition = partition
         floor = disk.read_file(f"{directory}/{RECOVERY_FLOOR}")
         self._known = known if floor is None else apply_floor(known, floor, partition)
+        self._was_cut = floor is not None
+        """Whether indexes may reach farther than their log."""
         gaps = read_gaps(disk, directory)
         self._gaps: KnownGaps = gaps._replace(is_compacted=gaps.is_compacted or known.cleaned_offset > 0)
         self._epochs: list[tuple[int, int]] = []
         self._end_offset = 0
         self._unreadable: dict[str, str] = {}
+        self._is_swapping = False
+        """Whether the next start goes on with putting a compacted segment in its place."""
 
     def run(self) -> Iterator[Finding]:
         entries = self._disk.list_directory(self._directory)
         segments = self._segments(entries)
         names = {entry.name for entry in entries}
+        self._is_swapping = any(name.endswith(SWAP) for name in names)
         yield from self._check_start(segments, names)
         facts = []
         for segment, following in pairwise([*segments, None]):
@@ -195,7 +209,9 @@ class _PartitionCheck:
         known = self._known
         start_offset = self._gaps.end_of(known.log_start_offset)
         is_deleted = any(name.endswith(LOG + DELETED) for name in names)
-        if segments and known.is_start_known and start_offset < segments[0].base_offset and not is_deleted:
+        was_flushed = known.recovery_point is None or start_offset < known.recovery_point
+        is_missed = known.is_start_known and was_flushed and not is_deleted
+        if segments and is_missed and start_offset < segments[0].base_offset:
             what, end_offset = "the first segments are gone", segments[0].base_offset
             yield self._lost(FindingKind.LOST, self._directory, None, start_offset, end_offset, what)
 
@@ -260,11 +276,14 @@ class _PartitionCheck:
     def _check_indexes(
         self, segment: Segment, facts: SegmentFacts, names: set[str], *, is_sealed: bool
     ) -> Iterator[Finding]:
-        if not facts.places:
+        if not facts.places or self._is_swapping:
             return
-        must_be_whole = is_sealed or self._known.is_clean
+        # What was sealed or compacted since the last checkpoint before a kill may lack the ends of its indexes, or all.
+        is_noted = facts.last[-1].header.next_offset < (self._known.recovery_point or 0) and not self._gaps.is_compacted
+        must_be_whole = self._known.is_clean or (is_sealed and is_noted)
         files = [offset_file(segment.base_offset, suffix) for suffix in (INDEX, TIME_INDEX)]
         index, times = (self._read(name) for name in files)
+        facts.was_cut = self._was_cut and not self._known.is_clean
         faulty = facts.faulty_indexes(index, times, is_sealed=is_sealed, must_be_whole=must_be_whole)
         for name, is_faulty in zip(files, faulty, strict=True):
             if is_faulty or (must_be_whole and name not in names):
@@ -321,9 +340,12 @@ class _PartitionCheck:
         if self._known.is_clean and self._end_offset > 0 and end_snapshot not in names:
             yield from self._rebuilt(end_snapshot, names, "")
         yield from self._check_epoch_file(names)
+        content = self._read(PARTITION_METADATA)
         try:
-            decode_topic_id(self._read(PARTITION_METADATA))
+            decode_topic_id(content)
         except BrokenCheckpoint as error:
+            if not content and not any(segment.size for segment in segments):
+                return  # the log was just being made
             consequence = "whose partition this is, is taken from the directory's name"
             yield from self._rebuilt(PARTITION_METADATA, names, str(error), consequence)
         content = self._read(KNOWN_GAPS)
@@ -335,12 +357,13 @@ class _PartitionCheck:
         start_offset = self._known.log_start_offset
         up_to = self._end_offset if self._known.is_clean else min(self._known.recovery_point or 0, self._end_offset)
         cache = self._noted_epochs() if EPOCH_CHECKPOINT in names else EpochCache()
-        if not self._known.is_start_known and cache is not None and cache.entries:
-            start_offset = cache.entries[0].start_offset
+        if not (self._known.is_clean and self._known.is_start_known) and cache is not None and cache.entries:
+            # Where the log starts is written after this file.
+            start_offset = max(start_offset, cache.entries[0].start_offset)
         found = [(epoch, start) for epoch, start in self._epochs if start_offset <= start < up_to]
         if cache is None:
             yield from self._rebuilt(EPOCH_CHECKPOINT, names, "it holds no leader epochs")
         elif any(cache.epoch_at(start) != epoch for epoch, start in found):
             yield from self._rebuilt(EPOCH_CHECKPOINT, names, "it does not agree with the messages")
-        elif cache.entries and cache.entries[-1].start_offset > self._end_offset:
+        elif self._known.is_clean and cache.entries and cache.entries[-1].start_offset > self._end_offset:
             yield from self._rebuilt(EPOCH_CHECKPOINT, names, "it names offsets that the log does not have")

@@ -10,7 +10,7 @@ aside, and the next start makes them again.
 Proved by: tests/unit/log/test_check.py
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import pairwise
 from typing import Final
 
@@ -41,7 +41,7 @@ def repair(disk: Disk, directory: str, findings: Iterable[Finding]) -> None:
         write_gaps(disk, directory, gaps._replace(lost=tuple(sorted({*gaps.lost, *ranges}))))
     rewritten = sorted({finding.file for finding in found if finding.position is not None})
     for path in rewritten:
-        _rewrite(disk, path)
+        _rewrite(disk, path, ranges)
     for finding in found:
         if finding.kind is FindingKind.REBUILT and disk.exists(finding.file):
             disk.rename(finding.file, finding.file + DAMAGED)
@@ -53,8 +53,8 @@ def repair(disk: Disk, directory: str, findings: Iterable[Finding]) -> None:
     disk.sync_directory(directory)
 
 
-def _rewrite(disk: Disk, path: str) -> None:
-    """Copy the sound batches of a segment, put the copy in its place, and keep what was there."""
+def _rewrite(disk: Disk, path: str, lost: Collection[tuple[int, int]]) -> None:
+    """Copy the sound batches of a segment but for those given up, put the copy in its place, keep what was there."""
     directory, _, name = path.rpartition("/")
     parsed = parse_offset_file(name)
     if parsed is None:
@@ -66,6 +66,8 @@ def _rewrite(disk: Disk, path: str) -> None:
     draft.truncate(0)
     pending = bytearray()
     for position, header in segment.survey(0, next_offset=parsed[0]):
+        if any(first <= header.base_offset < following for first, following in lost):
+            continue
         pending += segment.file.pread(header.size, position)
         if len(pending) >= _WRITE_BYTES:
             draft.append(pending)

@@ -45,6 +45,8 @@ class SegmentFacts:
     latest: tuple[int, int] = (-1, 0)
     """The greatest timestamp and the relative offset of the first batch that has it."""
     damage: Sequence[Damage] = ()
+    was_cut: bool = False
+    """Whether the log was cut and the indexes perhaps not yet."""
     epochs: list[tuple[int, int]] = field(default_factory=list)
     """Each epoch that is later than those before, with its first offset."""
     first: list[Place] = field(default_factory=list)
@@ -71,10 +73,10 @@ class SegmentFacts:
         time_entries = list(_TIME_ENTRY.iter_unpack(times[: len(times) // 12 * 12]))
         known = {(timestamp, relative) for (relative, _), timestamp in self.places.items()}
         wrong_index = len(index) % 8 > 0 or any(
-            entry not in self.places and not self._is_damaged(entry[0]) for entry in entries
+            entry not in self.places and not self._may_be_wrong(entry[0]) for entry in entries
         )
         wrong_times = len(times) % 12 > 0 or any(
-            entry not in known and not self._is_damaged(entry[1]) for entry in time_entries
+            entry not in known and not self._may_be_wrong(entry[1]) for entry in time_entries
         )
         if must_be_whole:
             # Both get their entries together; sealing adds one more to the time index.
@@ -93,7 +95,10 @@ class SegmentFacts:
         ]
         return bool(stamps) and max(stamps) not in (timestamp for timestamp, _ in time_entries)
 
-    def _is_damaged(self, relative_offset: int) -> bool:
+    def _may_be_wrong(self, relative_offset: int) -> bool:
+        """Whether an entry of that offset says nothing about the index."""
+        if self.was_cut and self.base_offset + relative_offset >= self.last[-1].header.next_offset:
+            return True
         return any(damage.covers(self.base_offset + relative_offset) for damage in self.damage)
 
 
