@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sim.randomness import SimRandomness
+
 from bench.wire_client import produce_error_at, produce_frame
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.batch import HEADER_BYTES, build_batch
 
 BATCH_BYTES_MAX: Final = 1_000_000

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from sim.randomness import SimRandomness
 from tests.cluster.running_cluster import RunningCluster
 
 from bench.batches import RequestFile, build_values_batch, bulk_batch, write_requests
@@ -30,7 +31,6 @@ from bench.processes import BrokerProcess, run_helper
 from bench.report import Figure, say
 from bench.rounds import MEGABYTE, Context, in_turn, settle
 from bench.throughput import publish_load
-from martlet.testing.sim_randomness import SimRandomness
 
 _TOPIC: Final = "bulk"
 _BROKERS: Final = 3

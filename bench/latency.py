@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from sim.randomness import SimRandomness
+
 from bench.batches import build_values_batch, write_requests
 from bench.processes import BareProcess, BrokerProcess, ServerProcess, run_helper
 from bench.report import Figure, ratio_at_most, say
 from bench.rounds import Context, settle
 from bench.throughput import FLUSHES
 from bench.wire_client import FETCH_VERSION, fetch_body, fetch_frame, produce_answer_bytes
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.headers import response_prefix
 

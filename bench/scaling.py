@@ -15,6 +15,8 @@ from pathlib import Path
 from statistics import harmonic_mean
 from typing import Final
 
+from sim.randomness import SimRandomness
+
 from bench.batches import RequestFile, build_values_batch, write_bulk_requests, write_requests
 from bench.processes import BrokerProcess, HelperProcess, ProcessFailed, run_helper
 from bench.report import Figure, ratio_at_least, say
@@ -22,7 +24,6 @@ from bench.rounds import MEGABYTE, Context, settle, touch_pages
 from bench.startup import first_message_seconds
 from bench.throughput import TOPIC, publish_load
 from bench.wire_client import produce_error_at, produce_frame
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.headers import encode_request_frame
 from martlet.wire.message_codec import encode

@@ -9,6 +9,8 @@ One seed is one run.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
+from sim.randomness import SimRandomness
+
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId
 from martlet.cluster.records import BrokerRecord, PartitionRecord
@@ -25,7 +27,6 @@ from martlet.replication.follower import (
 )
 from martlet.replication.in_sync import Proposal
 from martlet.replication.leader import LeaderReplica, PartitionState, ReplicationOptions
-from martlet.testing.sim_randomness import SimRandomness
 
 _MIN_IN_SYNC = 2
 _LAG_TIME_MS = 100

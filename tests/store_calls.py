@@ -6,9 +6,9 @@ from contextlib import aclosing
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
+from sim.store import SimStoreState
 
 from martlet.cluster.store import Change, MetaStore, StoreError
-from martlet.testing.sim_store import SimStoreState
 
 KEYS = st.sampled_from(["a", "a/", "a/1", "a/2", "ab", "b", "b/1", "~"])
 PREFIXES = st.sampled_from(["a", "a/", "b", "z", "~"])

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from sim.history_checker import History, Name, ReadMessage, name_of, value_of
 
 from bench.batches import build_values_batch
 from bench.wire_client import WireClient
 from martlet.base.errors import ErrorCode
-from martlet.testing.history_checker import History, Name, ReadMessage, name_of, value_of
 
 _LIVES_SECONDS: Final = (8.0, 40.0)
 """How long a client lives until it begins anew."""

@@ -6,7 +6,7 @@ A cluster with replication 3 and `min.insync.replicas` 2 is used all the time (`
 every kind come in random order, up to three at a time, in shifting subsets (`bench.chaos.faults`). A calm phase follows
 each stormy one: everything is healed, and within a bounded time all replicas must be in sync and every partition must
 accept messages again. Every few minutes the clients stop, everything is read back and judged
-(`martlet.testing.history_checker`), and the logs of all replicas are compared byte by byte; then a new topic begins.
+(`sim.history_checker`), and the logs of all replicas are compared byte by byte; then a new topic begins.
 The seed decides which faults come in which order; the moments at which they hit are the machine's.
 
 A run in which too little was acknowledged does not pass. Ends with status 1 on any violation, and keeps the data then.
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from confluent_kafka import KafkaException
+from sim.history_checker import History, summary_of
 from tests.cluster.running_cluster import RunningCluster
 
 from bench.chaos.clients import IdempotentPublisher, Reader, SinglePublisher, Target, Worker, read_back
@@ -35,7 +36,6 @@ from bench.chaos.moves import order_something
 from bench.chaos.replicas import batches_at, differences
 from bench.processes import end_with_children, raise_file_limit
 from bench.report import say
-from martlet.testing.history_checker import History, summary_of
 
 VIOLATIONS_SHOWN: Final = 20
 _BROKERS: Final = 3

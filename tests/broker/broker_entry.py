@@ -9,7 +9,7 @@ import signal
 import sys
 
 from martlet.broker.app import BrokerApp, new_event_loop
-from martlet.broker.settings import BrokerSettings
+from martlet.broker.ground.settings import BrokerSettings
 
 
 async def serve(settings: BrokerSettings) -> None:

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sim.store import SimStore, SimStoreState
 
 from martlet.base.clock import Clock
 from martlet.base.errors import ErrorCode
 from martlet.broker.app import BrokerApp
-from martlet.broker.ports import BrokerPorts
-from martlet.broker.settings import BrokerSettings
+from martlet.broker.ground.ports import BrokerPorts
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.client.addresses import Address
 from martlet.client.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, METADATA
 from martlet.client.connection import Connection
 from martlet.client.options import ClientOptions
 from martlet.cluster.store import CommitResult, LeaseId, MetaStore
-from martlet.testing.sim_store import SimStore, SimStoreState
 from martlet.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from martlet.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from martlet.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from bench.chaos.clients import IdempotentPublisher, Reader, Target, read_back
 from confluent_kafka import Consumer, TopicPartition
+from sim.history_checker import History
 
-from martlet.testing.history_checker import History
 from tests.cluster.running_cluster import RunningCluster
 
 _TOPIC = "orders"

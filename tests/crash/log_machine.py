@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from bench.crash.history import History, Kind, Name, ReadMessage, value_of, violations
+from sim.disk import SimCrash, SimDisk
+from sim.randomness import SimRandomness
 
 from martlet.base.errors import ApiError
 from martlet.base.ids import TopicId, TopicPartition
@@ -21,8 +23,6 @@ from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
 from martlet.log.validation import check_client_batch
-from martlet.testing.sim_disk import SimCrash, SimDisk
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.batch import build_batch, iterate_batches
 from martlet.wire.records.record import read_records
 

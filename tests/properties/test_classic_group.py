@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from sim.randomness import SimRandomness
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.randomness import IdSource
@@ -24,7 +25,6 @@ from martlet.groups.classic.state import ClassicState
 from martlet.groups.options import GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
 from martlet.groups.records import ClassicGroupStored
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.messages.heartbeat import HeartbeatRequest
 from martlet.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from martlet.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity

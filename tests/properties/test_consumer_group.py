@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from sim.randomness import SimRandomness
 
 from martlet.base.randomness import IdSource
 from martlet.coordinator.result import Result, TimerKey
@@ -22,7 +23,6 @@ from martlet.groups.consumer.protocol import ConsumerProtocol
 from martlet.groups.consumer.subscriptions import hash_of_topics
 from martlet.groups.options import GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -5,11 +5,11 @@ from functools import partial
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from sim.clock import SimClock
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.coordinator.result import Result
 from martlet.coordinator.shard import Shard, ShardState
-from martlet.testing.sim_clock import SimClock
 from tests.unit.coordinator.toy_machine import FakeHost, FakeLog, NumberSet, ToyCodec, ToyMachine, ToyRecord
 
 NAMES = st.sampled_from(["a", "b", "c"])

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from sim.disk import SimCrash, SimDisk
+from sim.randomness import SimRandomness
 
 from martlet.base.ids import TopicId, TopicPartition
 from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
-from martlet.testing.sim_disk import SimCrash, SimDisk
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.batch import build_batch, read_batch_header
 from martlet.wire.records.record import Record, read_records
 

@@ -10,13 +10,13 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sim.disk import SimDisk
 
 from martlet.base.errors import LogDamaged
 from martlet.log.file_names import parse_offset_file
 from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
-from martlet.testing.sim_disk import SimDisk
 from tests.damage.fields import CHANGES, FIELDS, changed
 from tests.damage.judge import Refused, StoredBatch, Truth, batches_of
 from tests.unit.log.log_builders import NOW_MS, PARTITION, append, batch_of, new_disk

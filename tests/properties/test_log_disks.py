@@ -4,11 +4,11 @@ import tempfile
 
 import hypothesis.strategies as st
 from hypothesis import given, settings
+from sim.disk import SimDisk
+from sim.randomness import SimRandomness
 
 from martlet.base.disk import Disk, SystemDisk
 from martlet.base.errors import StorageFailure
-from martlet.testing.sim_disk import SimDisk
-from martlet.testing.sim_randomness import SimRandomness
 
 NAMES = st.sampled_from(["a", "b", "sub/c", "sub/d"])
 DATA = st.binary(max_size=40)

@@ -13,6 +13,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from sim.disk import SimCrash, SimDisk
+from sim.randomness import SimRandomness
 
 from martlet.base.errors import ApiError, DiskFull, ErrorCode
 from martlet.base.ids import TopicId, TopicPartition
@@ -22,8 +24,6 @@ from martlet.log.log_slice import Appended, TimestampOffset
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
 from martlet.log.validation import check_client_batch
-from martlet.testing.sim_disk import SimCrash, SimDisk
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.batch import BatchHeader, build_batch, read_batch_header, stamp_batch
 from martlet.wire.records.record import read_records
 

@@ -14,11 +14,11 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from sim.clock import SimClock
+from sim.store import SimStore, SimStoreState
 
 from martlet.cluster.store import LeaseId, MetaStore
 from martlet.stores.sqlite import SqliteStore
-from martlet.testing.sim_clock import SimClock
-from martlet.testing.sim_store import SimStore, SimStoreState
 from tests.store_calls import COMMITS, KEYS, Commit, answer, history
 
 _HISTORY = 7

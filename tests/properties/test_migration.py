@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from sim.randomness import SimRandomness
 
 from martlet.base.randomness import IdSource
 from martlet.groups.caller import Caller
 from martlet.groups.consumer.group import AWAY_EPOCH
 from martlet.groups.options import GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -4,15 +4,15 @@ import asyncio
 from functools import partial
 
 import pytest
+from sim.host import SimHost
+from sim.simulated_broker import KAFKA_PORT, StopRequest, broker_settings, run_broker
+from sim.world import SimWorld
 
 from martlet.client.addresses import Address
 from martlet.client.cluster import Cluster
 from martlet.client.options import ClientOptions
 from martlet.client.producer import Producer
 from martlet.cluster.store import StoreUnavailable
-from martlet.testing.sim_host import SimHost
-from martlet.testing.sim_world import SimWorld
-from tests.sim.simulated_broker import KAFKA_PORT, StopRequest, broker_settings, run_broker
 
 OPTIONS = ClientOptions(connect_timeout_ms=2_000, request_timeout_ms=3_000)
 

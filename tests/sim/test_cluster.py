@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from tests.sim.cluster_run import run_seed
+from sim.cluster_run import run_seed
 
 SEEDS_PER_TEST = 10
 ROOT = Path(__file__).parents[2]
@@ -55,7 +54,7 @@ class TestLastSeeds:
 
 
 def trace_hash_in_a_fresh_process(seed: int, hash_seed: str) -> str:
-    program = f"from tests.sim.cluster_run import run_seed; print(run_seed({seed}).trace_hash)"
+    program = f"from sim.cluster_run import run_seed; print(run_seed({seed}).trace_hash)"
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=ROOT,

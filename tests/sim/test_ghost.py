@@ -9,6 +9,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from sim.ghost import Ghost
+from sim.simulated_broker import log_directory
+from sim.world import SimWorld
 
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId, TopicPartition
 from martlet.broker.app import BrokerApp
@@ -23,10 +26,7 @@ from martlet.cluster.records import (
 )
 from martlet.log.epoch_cache import EpochCache
 from martlet.replication.in_sync import Proposed, Settled
-from martlet.testing.sim_world import SimWorld
 from martlet.wire.batch import build_batch
-from tests.sim.ghost import Ghost
-from tests.sim.simulated_broker import log_directory
 
 ORDERS = TopicPartition("orders", 0)
 TOPIC_ID = TopicId(b"orders".ljust(16))

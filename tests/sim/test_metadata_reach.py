@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from sim.simulated_broker import KAFKA_PORT
 
 from martlet.base.errors import ErrorCode
 from martlet.client.addresses import Address
@@ -17,7 +18,6 @@ from martlet.wire.messages.describe_quorum import (
     PartitionData,
     TopicData,
 )
-from tests.sim.simulated_broker import KAFKA_PORT
 from tests.sim.test_replication import Brokers, brokers
 
 DESCRIBE_QUORUM = Api(ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest, DescribeQuorumResponse, 0, 2)

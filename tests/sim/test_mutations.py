@@ -1,6 +1,6 @@
 """Guards of replication taken away one at a time: the simulator must find each out, or it proves nothing.
 
-`python -m tests.sim.mutations` tries all of them with as many seeds as one likes. Here three hundred are enough for
+`python -m sim.mutations` tries all of them with as many seeds as one likes. Here three hundred are enough for
 each: most show within a few, nearly all within two dozen, one that needs a bit changed at rest within a hundred.
 """
 
@@ -8,8 +8,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-
-from tests.sim.mutations import MUTATIONS, find
+from sim.mutations import MUTATIONS, find
 
 SEEDS_MAX = 300
 

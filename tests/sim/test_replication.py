@@ -8,12 +8,15 @@ from functools import partial
 from typing import Any
 
 import pytest
+from sim.host import SimHost
+from sim.simulated_broker import KAFKA_PORT, broker_settings, log_directory, simulated_ports
+from sim.world import SimWorld
 
 from martlet.base.errors import ApiError
 from martlet.base.ids import TopicPartition
 from martlet.broker.app import BrokerApp
+from martlet.broker.following.connection import ReplicaFetchOptions
 from martlet.broker.partitions.partition import Partition
-from martlet.broker.replicas.replica_lane import ReplicaFetchOptions
 from martlet.client.addresses import Address
 from martlet.client.admin import Admin, NewTopic
 from martlet.client.cluster import Cluster
@@ -21,9 +24,6 @@ from martlet.client.errors import ClientError
 from martlet.client.options import ClientOptions
 from martlet.client.producer import Producer, ProducerOptions
 from martlet.log.partition_log import PartitionLog
-from martlet.testing.sim_host import SimHost
-from martlet.testing.sim_world import SimWorld
-from tests.sim.simulated_broker import KAFKA_PORT, broker_settings, log_directory, simulated_ports
 from tests.unit.broker.replica_bench import content
 
 ORDERS = TopicPartition("orders", 0)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sim.host import HostDisk
+from sim.single_broker_run import run_seed
 
 from martlet.broker.partitions.flush_policy import FlushPolicy
 from martlet.log.flushing import FlushTicket
 from martlet.log.producer_state import ProducerStates
-from martlet.testing.sim_host import HostDisk
-from tests.sim.single_broker_run import run_seed
 
 SEEDS_PER_TEST = 10
 SEEDS_TO_FIND_A_MUTATION = 40
@@ -45,7 +45,7 @@ def test_what_was_acknowledged_is_read_back_exactly_once_whatever_strikes(first:
 
 
 def trace_hash_in_a_fresh_process(seed: int, hash_seed: str) -> str:
-    program = f"from tests.sim.single_broker_run import run_seed; print(run_seed({seed}).trace_hash)"
+    program = f"from sim.single_broker_run import run_seed; print(run_seed({seed}).trace_hash)"
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=ROOT,

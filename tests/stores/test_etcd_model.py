@@ -21,12 +21,12 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from sim.clock import SimClock
+from sim.store import SimStore, SimStoreState
 
 from martlet.cluster.store import LeaseId, MetaStore
 from martlet.stores.etcd import EtcdStore
 from martlet.stores.etcd_options import EtcdOptions
-from martlet.testing.sim_clock import SimClock
-from martlet.testing.sim_store import SimStore, SimStoreState
 from tests.store_calls import COMMITS, KEYS, Commit, answer, history
 from tests.stores.etcd_process import EtcdProcess
 from tests.stores.relative_store import RelativeStore

@@ -17,22 +17,22 @@ CONSTRUCTOR_PARAMETERS_MAX = 7
 TEST_NAME_WORDS_MIN = 3
 HEAD_WORDS_MIN = 3
 
-PURE_ROOMS = {"wire", "cluster", "coordinator", "groups", "log", "replication"}
+PURE_ROOMS = {"wire", "cluster", "configs", "coordinator", "groups", "log", "replication"}
 NOT_IN_PURE = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading", "time", "uuid"}
 
 # The ports' own modules, and the seeded twin, may read what everybody else is handed.
 PORT_MODULES = {
     "src/martlet/base/clock.py",
     "src/martlet/base/randomness.py",
-    "src/martlet/testing/sim_randomness.py",
+    "sim/randomness.py",
 }
 # Where one failure must not end the rest: requests, the broker's periodic work, runs of what users wrote.
 SUPERVISORS = {
     "src/martlet/broker/serving/dispatch.py",
     "src/martlet/broker/coordinators/group_lag.py",
     "src/martlet/broker/partitions/housekeeping.py",
-    "src/martlet/broker/replicas/replica_fetcher.py",
-    "src/martlet/broker/replicas/replica_lane.py",
+    "src/martlet/broker/following/fetcher.py",
+    "src/martlet/broker/following/connection.py",
     "src/martlet/coordinator/shard.py",
     "src/martlet/spark/pipelines/launch.py",
     "src/martlet/spark/pipelines/runner.py",

@@ -6,7 +6,7 @@ import re
 import click
 import pytest
 
-from martlet.broker.settings import BrokerSettings
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.cli.exit_codes import MEANINGS
 from martlet.cli.main import cli
 from martlet.observe.exposition import MetricsRegistry

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from martlet.cluster.config_definition import ConfigDef, Effect
-from martlet.cluster.configs import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
-from martlet.cluster.kafka_start_settings import START_SETTINGS
+from martlet.configs.definition import ConfigDef, Effect
+from martlet.configs.effective import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
+from martlet.configs.kafka_start_settings import START_SETTINGS
 from tests.tidy.source_tree import ROOT
 
 TABLES = {"Topics": TOPIC_CONFIGS, "Brokers": BROKER_CONFIGS, "Groups": GROUP_CONFIGS}

@@ -25,14 +25,24 @@ from martlet.base.ids import BrokerId, Member, TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
 from martlet.broker.administration.controller import Controller, ControllerOptions
+from martlet.broker.administration.damaged_replicas import DamagedCopies
+from martlet.broker.administration.log_end_reports import LogEndReports
+from martlet.broker.administration.producer_ids import ProducerIdPool
 from martlet.broker.administration.topic_admin import TopicAdmin
 from martlet.broker.coordinators.group_coordinator import GroupCoordinator
 from martlet.broker.coordinators.group_lag import GroupLag
 from martlet.broker.coordinators.group_settings import consumer_times, group_options, watch_groups
 from martlet.broker.coordinators.offsets_topic import OffsetsTopic
 from martlet.broker.coordinators.topics_view import ImageTopics
-from martlet.broker.disk_space import DiskSpace
+from martlet.broker.following.assignment import ReplicaFetching
+from martlet.broker.following.connection import ReplicaFetchOptions, ReplicaPorts
+from martlet.broker.following.request import ReplicaIdentity
+from martlet.broker.ground.disk_space import DiskSpace
+from martlet.broker.ground.ports import BrokerPorts
+from martlet.broker.ground.request import Address, parse_address
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.handlers import SERVED
+from martlet.broker.leading.in_sync_keeper import InSyncKeeper
 from martlet.broker.membership.lease_keeper import LeaseKeeper
 from martlet.broker.membership.membership import LogsFound, Membership, endpoint_host
 from martlet.broker.membership.metadata_commits import MetadataCommits
@@ -41,24 +51,14 @@ from martlet.broker.membership.metadata_store import until_reached
 from martlet.broker.operations import OperationsServer
 from martlet.broker.partitions.housekeeping import Housekeeping
 from martlet.broker.partitions.partition_table import PartitionTable
-from martlet.broker.partitions.producer_ids import ProducerIdPool
+from martlet.broker.partitions.replica_gauges import watch_replicas
 from martlet.broker.partitions.topic_settings import TopicSettings, static_configs
-from martlet.broker.ports import BrokerPorts
-from martlet.broker.replicas.damaged_copies import DamagedCopies
-from martlet.broker.replicas.in_sync_keeper import InSyncKeeper
-from martlet.broker.replicas.log_end_reports import LogEndReports
-from martlet.broker.replicas.replica_ask import ReplicaIdentity
-from martlet.broker.replicas.replica_fetching import ReplicaFetching
-from martlet.broker.replicas.replica_gauges import watch_replicas
-from martlet.broker.replicas.replica_lane import ReplicaFetchOptions, ReplicaPorts
 from martlet.broker.routing.departures import Departures
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.dispatch import Dispatcher
 from martlet.broker.serving.door import Door
 from martlet.broker.serving.listener import Listener
 from martlet.broker.serving.registry import Api, MessageApi, build_registry
-from martlet.broker.serving.request import Address, parse_address
-from martlet.broker.settings import BrokerSettings
 from martlet.cluster.broker_decisions import Registration
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.records import Endpoint

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from martlet.base.clock import Clock
 from martlet.base.ids import BrokerId, Member
+from martlet.broker.administration.producer_ids import ProducerIdPool
 from martlet.broker.administration.topic_admin import TopicAdmin
 from martlet.broker.coordinators.group_coordinator import GroupCoordinator
+from martlet.broker.ground.request import Address, Link, parse_address
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.partitions.partition_table import PartitionTable
-from martlet.broker.partitions.producer_ids import ProducerIdPool
 from martlet.broker.partitions.topic_settings import TopicSettings
 from martlet.broker.routing.departures import Departures
-from martlet.broker.serving.request import Address, Link, parse_address
-from martlet.broker.settings import BrokerSettings
 from martlet.cluster.image import MetadataImage
 from martlet.log.log_directory import LogDirectory
 from martlet.observe.metrics import BrokerMetrics

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
-from martlet.broker.settings import BrokerSettings
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
 from martlet.client.addresses import parse_address

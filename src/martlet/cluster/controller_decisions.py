@@ -29,7 +29,6 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Member
-from martlet.cluster.configs import NO_LAYERS, BrokerLayers, effective_topic_config
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import partition_key
 from martlet.cluster.liveness import BrokerStates
@@ -37,6 +36,7 @@ from martlet.cluster.partition_plans import Decision, broker_compares, check_cha
 from martlet.cluster.records import BrokerRecord, PartitionRecord, TopicRecord, encode_partition
 from martlet.cluster.replica_decisions import elect_leader, live_member, store_in_sync
 from martlet.cluster.store import CommitPlan
+from martlet.configs.effective import NO_LAYERS, BrokerLayers, effective_topic_config
 
 IMBALANCE_PERCENT: Final = 10
 """A broker may miss so much of the leaderships meant for it before they are brought back."""

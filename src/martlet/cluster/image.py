@@ -41,7 +41,6 @@ from martlet.cluster.keys import (
     topic_key,
 )
 from martlet.cluster.records import (
-    NO_CONFIGS,
     BrokerRecord,
     ClusterRecord,
     ConfigRecord,
@@ -219,7 +218,7 @@ class MetadataImage:
     def broker_configs(self, broker: BrokerId | None) -> Mapping[str, str]:
         """Run-time settings of one broker, or the cluster's defaults when None."""
         record = self._broker_configs.get(broker)
-        return record.configs if record is not None else NO_CONFIGS
+        return record.configs if record is not None else {}
 
     def broker_config_record(self, broker: BrokerId | None) -> ConfigRecord:
         """The same with the revision it was read at."""
@@ -228,7 +227,7 @@ class MetadataImage:
     def group_configs(self, group: str) -> Mapping[str, str]:
         """What a group sets itself."""
         record = self._group_configs.get(group)
-        return record.configs if record is not None else NO_CONFIGS
+        return record.configs if record is not None else {}
 
     def group_config_record(self, group: str) -> GroupConfigRecord:
         """The same with the revision it was read at."""

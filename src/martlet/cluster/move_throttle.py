@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Final
 
 from martlet.base.ids import BrokerId, TopicPartition
-from martlet.cluster.config_definition import LONG_MAX, VALUE_LENGTH_MAX
-from martlet.cluster.configs import BrokerLayers, effective_broker_config
+from martlet.configs.definition import LONG_MAX, VALUE_LENGTH_MAX
+from martlet.configs.effective import BrokerLayers, effective_broker_config
 
 THROTTLED_REPLICAS: Final = "follower.replication.throttled.replicas"
 THROTTLED_RATE: Final = "follower.replication.throttled.rate"

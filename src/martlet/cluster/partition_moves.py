@@ -20,7 +20,6 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
-from martlet.cluster.configs import NO_LAYERS, BrokerLayers
 from martlet.cluster.controller_decisions import topic_rules
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import broker_config_key, broker_key, drain_key, live_key
@@ -31,6 +30,7 @@ from martlet.cluster.reassignment import all_wished, decide_start, is_moving
 from martlet.cluster.records import DrainRecord, PartitionRecord, TopicRecord, encode_drain
 from martlet.cluster.replica_balance import Moves, plan_balance, plan_emptying, plan_replication_factor
 from martlet.cluster.store import CommitPlan
+from martlet.configs.effective import NO_LAYERS, BrokerLayers
 
 MOVES_MAX: Final = 50
 """Partitions that move at the same time unless somebody says otherwise."""

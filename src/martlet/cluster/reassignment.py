@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, TopicPartition
-from martlet.cluster.configs import NO_LAYERS, BrokerLayers
 from martlet.cluster.controller_decisions import TopicRules, has_leader, topic_rules
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import topic_key
@@ -35,6 +34,7 @@ from martlet.cluster.placement import Replicas
 from martlet.cluster.records import PartitionRecord, TopicRecord, encode_topic
 from martlet.cluster.replica_decisions import elect_leader, live_member, store_in_sync
 from martlet.cluster.store import CommitPlan
+from martlet.configs.effective import NO_LAYERS, BrokerLayers
 
 
 class Reassignment(NamedTuple):

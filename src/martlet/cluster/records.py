@@ -33,8 +33,6 @@ from martlet.cluster.store import Entry
 
 T = TypeVar("T")
 
-NO_CONFIGS: Final[Mapping[str, str]] = {}
-
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 

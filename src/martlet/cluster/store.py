@@ -1,6 +1,6 @@
 """The port to the metadata store: a small key-value store with revisions, compare-and-swap, watches and leases.
 
-Rules: only the contract lives here; `martlet.stores` holds the implementations and `martlet.testing.sim_store`
+Rules: only the contract lives here; `martlet.stores` holds the implementations and `sim.store`
 the deterministic twin. It is shaped after etcd, so that an etcd cluster and a SQLite file are interchangeable.
 
 How it works: the store has one revision, a number that grows by one with every commit that changes something. All

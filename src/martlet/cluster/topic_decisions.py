@@ -24,8 +24,6 @@ from typing import Final
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import Member, TopicId
 from martlet.base.invariant import invariant
-from martlet.cluster.config_changes import replace_topic_configs
-from martlet.cluster.configs import NO_LAYERS, BrokerLayers
 from martlet.cluster.controller_decisions import topic_rules
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import partition_key, partition_prefix, topic_key, unfinished_key
@@ -40,6 +38,8 @@ from martlet.cluster.records import (
 from martlet.cluster.store import CommitPlan
 from martlet.cluster.topic_names import check_topic_name, is_internal_topic, looks_internal
 from martlet.cluster.topic_placement import Layout, bad_assignment, check_layout, choose_layout
+from martlet.configs.changes import replace_topic_configs
+from martlet.configs.effective import NO_LAYERS, BrokerLayers
 
 PORTION: Final = 100
 """Partitions written by one commit; leaves room for the guards within the store's limit of 128 operations."""

@@ -1,6 +1,6 @@
 """What can be set for one partition's log; the values of a topic's configuration that storage cares about.
 
-Only values live here. Names, texts and checks of the settings are `martlet.cluster.configs`; a changed
+Only values live here. Names, texts and checks of the settings are `martlet.configs.effective`; a changed
 configuration reaches a log through `PartitionLog.update_options`.
 """
 

@@ -1,5 +1,1 @@
-"""The shipped test kit: a real broker in the test's own process, and the deterministic twin of every port.
-
-`RunningBroker` and the pytest plugin are for people who test programs that use Martlet; the `Sim…` classes are what
-Martlet's own tests and simulator stand on.
-"""
+"""The test kit that ships with Martlet: a pytest plugin and a real broker that runs inside the test's process."""

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from martlet.broker.app import BrokerApp, new_event_loop
-from martlet.broker.settings import BrokerSettings
+from martlet.broker.ground.settings import BrokerSettings
 
 T = TypeVar("T")
 

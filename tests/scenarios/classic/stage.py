@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from sim.randomness import SimRandomness
+
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.randomness import IdSource
 from martlet.coordinator.result import Result
@@ -18,7 +20,6 @@ from martlet.groups.classic.protocol import ClassicProtocol
 from martlet.groups.options import GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
 from martlet.groups.records import ClassicGroupStored
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.consumer_protocol import Subscription, write_subscription
 from martlet.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from martlet.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse

@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sim.randomness import SimRandomness
+
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicId
 from martlet.base.randomness import IdSource
@@ -18,7 +20,6 @@ from martlet.groups.classic.member import Member as ClassicMember
 from martlet.groups.options import GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
 from martlet.groups.records import ClassicMemberStored, ClassicProtocolStored, MemberState
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.consumer_protocol import Subscription, read_assignment, write_assignment, write_subscription
 from martlet.wire.messages import consumer_group_describe
 from martlet.wire.messages.consumer_group_heartbeat import (

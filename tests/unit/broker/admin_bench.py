@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+from sim.clock import SimClock
+from sim.randomness import SimRandomness
+from sim.store import SimStore, SimStoreState
+
 from martlet.base.ids import BrokerId
 from martlet.base.randomness import IdSource
 from martlet.broker.administration.topic_admin import TopicAdmin
@@ -10,9 +14,6 @@ from martlet.cluster.broker_decisions import Registration
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.store import MetaStore
 from martlet.stores.sqlite import SqliteStore
-from martlet.testing.sim_clock import SimClock
-from martlet.testing.sim_randomness import SimRandomness
-from martlet.testing.sim_store import SimStore, SimStoreState
 
 
 class AdminBench:

@@ -3,6 +3,11 @@
 from functools import partial
 from typing import Self
 
+from sim.clock import SimClock
+from sim.disk import SimDisk
+from sim.randomness import SimRandomness
+from sim.store import SimStore, SimStoreState
+
 from martlet.base.clock import SystemClock
 from martlet.base.ids import BrokerId, Member
 from martlet.base.randomness import IdSource
@@ -10,19 +15,15 @@ from martlet.broker.app import follow_metadata
 from martlet.broker.coordinators.group_coordinator import GroupCoordinator
 from martlet.broker.coordinators.offsets_topic import OffsetsTopic
 from martlet.broker.coordinators.topics_view import ImageTopics
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.topic_settings import TopicSettings
-from martlet.broker.settings import BrokerSettings
 from martlet.groups.caller import Caller
 from martlet.groups.machine import GroupsMachine
 from martlet.groups.options import GroupsOptions
 from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
 from martlet.observe.metrics import BrokerMetrics
-from martlet.testing.sim_clock import SimClock
-from martlet.testing.sim_disk import SimDisk
-from martlet.testing.sim_randomness import SimRandomness
-from martlet.testing.sim_store import SimStore, SimStoreState
 from martlet.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from martlet.wire.messages.offset_commit import (
     OffsetCommitRequest,

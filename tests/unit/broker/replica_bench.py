@@ -8,13 +8,18 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from sim.disk import SimDisk
+from sim.host import SimHost
+from sim.randomness import SimRandomness
+from sim.world import SimWorld
+
 from martlet.base.errors import ApiError, ErrorCode, StorageFailure
 from martlet.base.ids import BrokerId, Incarnation, Member, TopicId, TopicPartition
+from martlet.broker.following.assignment import ReplicaFetching
+from martlet.broker.following.connection import ReplicaFetchOptions, ReplicaPorts
+from martlet.broker.following.request import ReplicaIdentity
 from martlet.broker.partitions.flush_policy import FlushMode, FlushPolicy
-from martlet.broker.replicas.replica_ask import ReplicaIdentity
-from martlet.broker.replicas.replica_fetching import ReplicaFetching
-from martlet.broker.replicas.replica_lane import ReplicaFetchOptions, ReplicaPorts
-from martlet.broker.replicas.replica_log import ReplicaLog
+from martlet.broker.partitions.follower_log import ReplicaLog
 from martlet.cluster.keys import broker_key
 from martlet.cluster.records import BrokerRecord, Endpoint, encode_broker
 from martlet.cluster.store import CommitPlan
@@ -23,10 +28,6 @@ from martlet.log.partition_log import PartitionLog
 from martlet.log.recovery import LogCheckpoint
 from martlet.observe.metrics import BrokerMetrics
 from martlet.replication.follower import FollowerReplica
-from martlet.testing.sim_disk import SimDisk
-from martlet.testing.sim_host import SimHost
-from martlet.testing.sim_randomness import SimRandomness
-from martlet.testing.sim_world import SimWorld
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import build_batch, iterate_batches, read_batch_header
 from martlet.wire.fetch import (

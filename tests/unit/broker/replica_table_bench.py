@@ -11,16 +11,20 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
+from sim.clock import SimClock
+from sim.disk import SimDisk
+from sim.randomness import SimRandomness
+
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId
 from martlet.broker.app import follow_metadata
+from martlet.broker.ground.request import Address, Link, Reply
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.handlers import fetch, produce
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.topic_settings import TopicSettings
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import Address, Link, Reply
-from martlet.broker.settings import BrokerSettings
 from martlet.cluster.keys import CLUSTER_KEY, broker_key, live_key, partition_key, topic_key
 from martlet.cluster.records import (
     BrokerRecord,
@@ -39,9 +43,6 @@ from martlet.cluster.store import CommitPlan
 from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
 from martlet.observe.metrics import BrokerMetrics, DropReason
-from martlet.testing.sim_clock import SimClock
-from martlet.testing.sim_disk import SimDisk
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import build_batch
 from martlet.wire.fetch import (

@@ -7,15 +7,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from sim.host import SimHost
+from sim.simulated_broker import StopRequest, broker_settings, simulated_ports
+from sim.world import SimWorld
+
 from martlet.base.ids import BrokerId
 from martlet.broker.app import BrokerApp
 from martlet.broker.services import BrokerServices
 from martlet.cluster.records import BrokerRecord, PartitionRecord
 from martlet.cluster.topic_decisions import TopicWish
-from martlet.testing.sim_host import SimHost
-from martlet.testing.sim_world import SimWorld
 from martlet.wire.batch import read_batch_header
-from tests.sim.simulated_broker import StopRequest, broker_settings, simulated_ports
 from tests.unit.log.log_builders import batch_of
 
 LEASE_MS: Final = 3_000

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from martlet.broker.beside import RunBeside, run_as_task, run_in_thread
+from martlet.broker.ground.background import RunBeside, run_as_task, run_in_thread
 
 BOTH = pytest.mark.parametrize("run", [run_in_thread, run_as_task])
 

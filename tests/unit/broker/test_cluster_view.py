@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from martlet.base.ids import BrokerId
+from martlet.broker.ground.request import Address, Link
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.routing.cluster_view import (
     address_of,
     controller_of,
@@ -13,8 +15,6 @@ from martlet.broker.routing.cluster_view import (
     present_brokers,
 )
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import Address, Link
-from martlet.broker.settings import BrokerSettings
 from martlet.cluster.broker_decisions import Registration, plan_registration
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import CONTROLLER_KEY, INCARNATION_COUNTER_KEY, broker_key

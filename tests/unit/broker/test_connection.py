@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from sim.clock import SimClock
 
+from martlet.broker.ground.request import Address, Link, Reply
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.serving.connection import KafkaConnection
 from martlet.broker.serving.dispatch import Dispatcher
 from martlet.broker.serving.memory_budget import MemoryBudget
 from martlet.broker.serving.outbox import Outbox
-from martlet.broker.serving.request import Address, Link, Reply
-from martlet.broker.settings import BrokerSettings
 from martlet.observe.metrics import BrokerMetrics, DropReason
-from martlet.testing.sim_clock import SimClock
 from martlet.wire.api_keys import ApiKey
 
 PRODUCE, METADATA = ApiKey.PRODUCE, ApiKey.METADATA

@@ -3,12 +3,12 @@
 import logging
 
 import pytest
+from sim.remote_store import CommitFault
+from sim.world import SimWorld
 
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.broker.administration.partition_admin import elect_leaders
 from martlet.cluster.keys import live_key
-from martlet.testing.sim_remote_store import CommitFault
-from martlet.testing.sim_world import SimWorld
 from tests.unit.broker.simulated_members import LEASE_MS, LOG_DIRECTORY, SimMember, in_sync_of, start_members
 
 

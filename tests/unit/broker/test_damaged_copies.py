@@ -3,12 +3,12 @@
 from pathlib import PurePosixPath
 
 import pytest
+from sim.remote_store import STORE_NAME, CommitFault
+from sim.world import SimWorld
 
 from martlet.base.errors import ErrorCode, LogDamaged, StorageFailure
 from martlet.base.ids import TopicPartition
 from martlet.broker.partitions.partition import Partition
-from martlet.testing.sim_remote_store import STORE_NAME, CommitFault
-from martlet.testing.sim_world import SimWorld
 from tests.unit.broker.simulated_members import LOG_DIRECTORY, SimMember, in_sync_of, start_members
 
 _T0 = TopicPartition("t", 0)

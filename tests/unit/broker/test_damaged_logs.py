@@ -9,11 +9,11 @@ import pytest
 from martlet.base.disk import storage_failure
 from martlet.base.errors import ApiError, ErrorCode, LogDamaged, StorageFailure
 from martlet.base.ids import Member
+from martlet.broker.ground.request import RequestContext
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.handlers import list_offsets, offset_for_leader_epoch
 from martlet.broker.partitions.housekeeping import Housekeeping
 from martlet.broker.partitions.partition import Partition
-from martlet.broker.serving.request import RequestContext
-from martlet.broker.settings import BrokerSettings
 from martlet.wire.batch import build_batch, read_batch_header, stamp_batch
 from martlet.wire.fetch import FetchPartition
 from martlet.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -3,8 +3,8 @@
 import asyncio
 
 from martlet.base.errors import ErrorCode
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.handlers import delete_records
-from martlet.broker.serving.request import RequestContext
 from martlet.wire.fetch import FetchPartition
 from martlet.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.unit.broker.replica_table_bench import LINK, ME, SECOND, SECRET, ReplicaTableBench, record, replica_table

@@ -1,10 +1,11 @@
 """How long a broker that went without a word is still listed for clients, and which names were topics."""
 
+from sim.clock import SimClock
+
 from martlet.base.ids import BrokerId, Incarnation, TopicId
 from martlet.broker.routing.departures import GONE_MS, LISTED_ON_MS, TOPICS_MAX, Departures
 from martlet.cluster.image import ImageDelta, LiveChange, TopicChange
 from martlet.cluster.records import LiveRecord, TopicRecord
-from martlet.testing.sim_clock import SimClock
 
 ALIVE = LiveRecord(BrokerId(2), Incarnation(7))
 LEAVING = LiveRecord(BrokerId(2), Incarnation(7), leaving=True)

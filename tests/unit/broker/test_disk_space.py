@@ -1,10 +1,10 @@
 """How much may be written: what is counted, when the disk is looked at, and when it is full."""
 
 import pytest
+from sim.clock import SimClock
 
 from martlet.base.errors import ApiError, DiskFull, ErrorCode, StorageFailure
-from martlet.broker.disk_space import DiskSpace
-from martlet.testing.sim_clock import SimClock
+from martlet.broker.ground.disk_space import DiskSpace
 
 MEBIBYTE = 1 << 20
 RESERVE = 64 * MEBIBYTE

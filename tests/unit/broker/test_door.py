@@ -9,19 +9,19 @@ from typing import Any, Self, cast
 
 import pytest
 import uvloop
+from sim.remote_store import STORE_NAME
+from sim.simulated_broker import KAFKA_PORT
+from sim.world import SimWorld
 
 from martlet.base.clock import SystemClock
+from martlet.broker.ground.request import Address
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.partitions.topic_settings import static_configs
 from martlet.broker.serving.dispatch import Dispatcher
 from martlet.broker.serving.door import Door
 from martlet.broker.serving.listener import Listener, bind
-from martlet.broker.serving.request import Address
-from martlet.broker.settings import BrokerSettings
-from martlet.cluster.configs import BrokerLayers, effective_broker_config
+from martlet.configs.effective import BrokerLayers, effective_broker_config
 from martlet.observe.metrics import BrokerMetrics, DropReason
-from martlet.testing.sim_remote_store import STORE_NAME
-from martlet.testing.sim_world import SimWorld
-from tests.sim.simulated_broker import KAFKA_PORT
 from tests.unit.broker.simulated_members import LEASE_MS, SimMember, start_members
 from tests.unit.broker.test_connection import ScriptedDispatcher
 

@@ -1,8 +1,9 @@
 """A data directory is only as durable as every name on the way to it."""
 
+from sim.disk import SimDisk
+from sim.randomness import SimRandomness
+
 from martlet.broker.app import make_durable_directory
-from martlet.testing.sim_disk import SimDisk
-from martlet.testing.sim_randomness import SimRandomness
 
 
 class WatchedDisk(SimDisk):

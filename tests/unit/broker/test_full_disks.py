@@ -3,11 +3,11 @@
 import json
 
 import pytest
+from sim.world import SimWorld
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
 from martlet.broker.membership.identity_file import IDENTITY_FILE
-from martlet.testing.sim_world import SimWorld
 from tests.unit.broker.simulated_members import LEASE_MS, LOG_DIRECTORY, SimMember, in_sync_of, start_members
 
 MEBIBYTE = 1 << 20

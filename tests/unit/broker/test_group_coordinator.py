@@ -11,7 +11,7 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member
 from martlet.broker.coordinators.group_requests import in_pieces
 from martlet.broker.coordinators.shard_log import PartitionShardLog
-from martlet.broker.disk_space import DiskSpace
+from martlet.broker.ground.disk_space import DiskSpace
 from martlet.broker.partitions.partition import Partition
 from martlet.cluster.keys import partition_key, partition_prefix, topic_key
 from martlet.cluster.records import PartitionRecord, encode_partition

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Iterator
 
+from sim.clock import SimClock
+
 from martlet.base.errors import ErrorCode, StorageFailure
 from martlet.base.ids import NO_TOPIC_ID, BrokerId, Incarnation, LeaderEpoch, Member
 from martlet.broker.coordinators.group_lag import OTHER, TOPICS_PER_GROUP_MAX, GroupLag, Lag
-from martlet.broker.disk_space import DiskSpace
+from martlet.broker.ground.disk_space import DiskSpace
 from martlet.broker.partitions.flush_policy import FlushMode, FlushPolicy
 from martlet.broker.partitions.partition import Partition
 from martlet.cluster.records import PartitionRecord
@@ -14,7 +16,6 @@ from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
 from martlet.observe.exposition import MetricsRegistry
 from martlet.observe.metrics import BrokerMetrics, TopicCounters
-from martlet.testing.sim_clock import SimClock
 from martlet.wire.batch import build_batch, read_batch_header
 from tests.unit.log.log_builders import PARTITION, new_disk, open_log
 

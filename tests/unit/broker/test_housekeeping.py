@@ -1,8 +1,8 @@
 """What housekeeping leaves for the next start, however this process ends."""
 
 from martlet.broker.app import follow_metadata
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.partitions.housekeeping import Housekeeping
-from martlet.broker.settings import BrokerSettings
 from martlet.cluster.keys import partition_key, topic_key
 from martlet.cluster.store import CommitPlan
 from tests.unit.broker.replica_table_bench import SECOND, TOPIC_ID, ReplicaTableBench, record

@@ -1,11 +1,11 @@
 """In-sync sets on their way to the store: whatever becomes of a commit, the leader learns it and goes on."""
 
 import pytest
+from sim.remote_store import STORE_NAME, CommitFault
+from sim.world import SimWorld
 
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.replication.in_sync import Settled
-from martlet.testing.sim_remote_store import STORE_NAME, CommitFault
-from martlet.testing.sim_world import SimWorld
 from tests.unit.broker.simulated_members import SimMember, in_sync_of, start_members
 
 

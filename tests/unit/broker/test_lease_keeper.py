@@ -13,11 +13,11 @@ import pytest
 
 from martlet.base.clock import SystemClock
 from martlet.base.disk import SystemDisk
+from martlet.broker.ground.ports import BrokerPorts
+from martlet.broker.ground.settings import BrokerSettings
+from martlet.broker.ground.vital_signs import VitalSigns
 from martlet.broker.membership.lease_keeper import LeaseKeeper
 from martlet.broker.membership.metadata_store import open_metadata_store
-from martlet.broker.ports import BrokerPorts
-from martlet.broker.settings import BrokerSettings
-from martlet.broker.vital_signs import VitalSigns
 from martlet.cluster.store import LeaseId, MetaStore, StoreRefused
 
 LEASE_MS = 1_500

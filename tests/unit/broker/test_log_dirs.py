@@ -2,8 +2,8 @@
 
 from martlet.base.errors import ErrorCode, StorageFailure
 from martlet.base.ids import TopicPartition
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.handlers import alter_replica_log_dirs, describe_log_dirs
-from martlet.broker.serving.request import RequestContext
 from martlet.replication.follower import FetchAnswer
 from martlet.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,

@@ -1,11 +1,11 @@
 """Brokers that all lost power say how far their logs go, and an operator's election takes the longest."""
 
 import pytest
+from sim.remote_store import CommitFault
+from sim.world import SimWorld
 
 from martlet.base.ids import TopicPartition
 from martlet.broker.administration.partition_admin import elect_leaders
-from martlet.testing.sim_remote_store import CommitFault
-from martlet.testing.sim_world import SimWorld
 from tests.unit.broker.simulated_members import LOG_DIRECTORY, in_sync_of, start_members
 
 T0 = TopicPartition("t", 0)

@@ -4,6 +4,8 @@ import json
 from functools import partial
 
 import pytest
+from sim.remote_store import STORE_NAME, CommitFault
+from sim.world import SimWorld
 
 from martlet.base.errors import MembershipRefused, StorageFailure
 from martlet.base.ids import BrokerId, Incarnation, TopicPartition
@@ -12,8 +14,6 @@ from martlet.broker.membership.identity_file import IDENTITY_FILE
 from martlet.broker.membership.membership import endpoint_host
 from martlet.cluster.keys import broker_key, live_key
 from martlet.cluster.records import decode_broker
-from martlet.testing.sim_remote_store import STORE_NAME, CommitFault
-from martlet.testing.sim_world import SimWorld
 from tests.unit.broker.simulated_members import LEASE_MS, LOG_DIRECTORY, SimMember, in_sync_of, start_members
 
 

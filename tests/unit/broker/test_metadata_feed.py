@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from sim.clock import SimClock
+from sim.store import SimStore, SimStoreState
 
 from martlet.base.errors import StorageFailure
 from martlet.broker.membership.metadata_feed import MetadataFeed
@@ -10,8 +12,6 @@ from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.keys import CLUSTER_KEY, topic_key
 from martlet.cluster.records import ClusterRecord, encode_cluster
 from martlet.cluster.store import StoreClosed, StoreReplaced, StoreUnavailable
-from martlet.testing.sim_clock import SimClock
-from martlet.testing.sim_store import SimStore, SimStoreState
 from tests.unit.cluster.images import FollowedStore, partition, puts, topic
 
 

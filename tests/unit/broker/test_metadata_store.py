@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sim.clock import SimClock
+from sim.store import SimStore
 
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.membership.metadata_store import METADATA_FILE, WAIT_MS_MAX, open_metadata_store, until_reached
-from martlet.broker.settings import BrokerSettings
 from martlet.cluster.store import MetaStore, StoreRefused, StoreUnavailable
-from martlet.testing.sim_clock import SimClock
-from martlet.testing.sim_store import SimStore
 
 
 async def test_without_an_address_the_metadata_are_in_a_file_beside_the_data(tmp_path: Path) -> None:

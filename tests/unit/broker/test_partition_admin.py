@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from sim.store import SimStore
 
 from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, ErrorCode
@@ -20,10 +21,9 @@ from martlet.broker.administration.partition_admin import (
     undrain_broker,
 )
 from martlet.broker.administration.topic_admin import TopicAdmin
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.broker.serving.timed_work import TimedAnswer, TimedWork
-from martlet.cluster.configs import NO_LAYERS, BrokerLayers
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import live_key, partition_key
 from martlet.cluster.liveness import plan_alive
@@ -31,8 +31,8 @@ from martlet.cluster.partition_plans import PORTION
 from martlet.cluster.records import PartitionRecord, encode_partition
 from martlet.cluster.store import CommitPlan, CommitResult, LeaseId, StoreUnavailable, UnknownOutcome, commit_plan
 from martlet.cluster.topic_decisions import TopicWish
+from martlet.configs.effective import NO_LAYERS, BrokerLayers
 from martlet.observe.metrics import BrokerMetrics
-from martlet.testing.sim_store import SimStore
 from martlet.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

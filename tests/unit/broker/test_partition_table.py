@@ -11,7 +11,7 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, Member, TopicPartition
 from martlet.broker.handlers.list_offsets import EARLIEST, LATEST, look_up
 from martlet.broker.partitions.partition import LONG_CHECK_BYTES, Partition
-from martlet.broker.replicas.replica_gauges import watch_replicas
+from martlet.broker.partitions.replica_gauges import watch_replicas
 from martlet.log.file_names import CLEAN_SHUTDOWN, PARTITION_METADATA
 from martlet.wire.batch import build_batch, stamp_batch
 from martlet.wire.compression import Compression

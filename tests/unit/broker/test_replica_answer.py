@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 import pytest
+from sim.disk import SimDisk
+from sim.randomness import SimRandomness
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicPartition
-from martlet.broker.replicas.replica_answer import is_no_news, take_result
-from martlet.broker.replicas.replica_ask import Asked, compose_ask
-from martlet.broker.replicas.replica_followed import Followed
-from martlet.testing.sim_disk import SimDisk
-from martlet.testing.sim_randomness import SimRandomness
+from martlet.broker.following.apply import is_no_news, take_result
+from martlet.broker.following.partition import Followed
+from martlet.broker.following.request import Asked, compose_ask
 from martlet.wire.batch import read_batch_header
 from martlet.wire.fetch import EpochEndOffset, FetchPartitionResult
 from tests.unit.broker.replica_bench import NOW_MS, FollowedCopy, content, open_log, publish

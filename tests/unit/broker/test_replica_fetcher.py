@@ -5,6 +5,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
+from sim.world import SimWorld
 
 from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicPartition
@@ -14,7 +15,6 @@ from martlet.cluster.keys import broker_config_key
 from martlet.cluster.move_throttle import THROTTLED_RATE, THROTTLED_REPLICAS
 from martlet.cluster.records import ConfigRecord, PartitionRecord, TopicRecord, encode_configs
 from martlet.cluster.store import CommitPlan
-from martlet.testing.sim_world import SimWorld
 from martlet.wire.fetch import FetchPartition, FetchPartitionResult
 from tests.unit.broker.replica_bench import (
     COMMIT,

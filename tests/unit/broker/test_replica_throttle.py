@@ -2,7 +2,7 @@
 
 import pytest
 
-from martlet.broker.replicas.replica_throttle import ReplicaThrottle
+from martlet.broker.following.throttle import ReplicaThrottle
 
 
 def test_a_rate_of_zero_limits_nothing() -> None:

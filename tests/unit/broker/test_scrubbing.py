@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 import pytest
+from sim.disk import SimDisk
 
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.scrubbing import Scrubber
-from martlet.broker.settings import BrokerSettings
 from martlet.log.options import LogOptions
-from martlet.testing.sim_disk import SimDisk
 from martlet.wire.batch import iterate_batches, read_batch_header
 from tests.unit.broker.replica_table_bench import ME, ReplicaTableBench, record
 from tests.unit.log.log_builders import batch_of

@@ -8,9 +8,9 @@ import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
-from martlet.cluster.config_changes import ConfigChange, ConfigOperation
-from martlet.cluster.configs import BrokerLayers, effective_topic_config
 from martlet.cluster.topic_decisions import TopicWish
+from martlet.configs.changes import ConfigChange, ConfigOperation
+from martlet.configs.effective import BrokerLayers, effective_topic_config
 from tests.unit.broker.admin_bench import Site, leader_epochs
 
 

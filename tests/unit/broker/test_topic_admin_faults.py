@@ -5,15 +5,15 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 
 import pytest
+from sim.store import SimStore
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, Member
-from martlet.cluster.config_changes import ConfigChange, ConfigOperation
 from martlet.cluster.keys import unfinished_key
 from martlet.cluster.records import UnfinishedRecord, encode_unfinished
 from martlet.cluster.store import CommitResult, LeaseId
 from martlet.cluster.topic_decisions import TopicWish
-from martlet.testing.sim_store import SimStore
+from martlet.configs.changes import ConfigChange, ConfigOperation
 from tests.unit.broker.admin_bench import AdminBench, Site, leader_epochs
 from tests.unit.cluster.images import topic_id
 

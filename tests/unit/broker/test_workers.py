@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from martlet.broker.workers import LoopWorkers, MakeWorkers, ThreadWorkers
+from martlet.broker.ground.workers import LoopWorkers, MakeWorkers, ThreadWorkers
 
 BOTH = pytest.mark.parametrize("make", [ThreadWorkers, LoopWorkers])
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from martlet.broker.settings import BrokerSettings
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.cli.configuration import Configuration, SettingsError, load_configuration
 from martlet.cli.exit_codes import ExitCode
 

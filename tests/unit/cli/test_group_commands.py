@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from sim.clock import SimClock
 
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import TopicPartition
-from martlet.testing.sim_clock import SimClock
 from martlet.wire import message_codec
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import build_batch

@@ -1,10 +1,10 @@
 """Progress: a line that changes on a terminal, few lines elsewhere."""
 
 import pytest
+from sim.clock import SimClock
 
 from martlet.cli import progress
 from martlet.cli.progress import Progress
-from martlet.testing.sim_clock import SimClock
 
 
 def test_elsewhere_a_line_is_written_when_it_differs_and_some_seconds_have_passed(

@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any, NamedTuple, Self, TypeAlias
 
+from sim.randomness import SimRandomness
+
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import TopicPartition
 from martlet.client.addresses import Address
 from martlet.client.cluster import Cluster
 from martlet.client.options import ClientOptions
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire import message_codec
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import iterate_batches, stamp_batch

@@ -1,9 +1,9 @@
 """Which partition a message goes to."""
 
 import pytest
+from sim.randomness import SimRandomness
 
 from martlet.client.partitioner import StickyChoice, murmur2, partition_for_key
-from martlet.testing.sim_randomness import SimRandomness
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ import logging
 from functools import partial
 
 import pytest
+from sim.clock import SimClock
 
 from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
 from martlet.coordinator.result import Result
 from martlet.coordinator.shard import RETRY_MS, Shard, ShardState
-from martlet.testing.sim_clock import SimClock
 from tests.unit.coordinator.toy_machine import (
     LAPSE_MS,
     Broken,

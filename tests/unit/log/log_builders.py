@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 
+from sim.disk import SimDisk
+from sim.randomness import SimRandomness
+
 from martlet.base.disk import Disk
 from martlet.base.ids import TopicPartition
 from martlet.log.log_slice import Appended
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
 from martlet.log.recovery import LogCheckpoint
-from martlet.testing.sim_disk import SimDisk
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.batch import build_batch, iterate_batches, read_batch_header
 from martlet.wire.records.record import Record, read_records
 

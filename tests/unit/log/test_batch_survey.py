@@ -1,8 +1,9 @@
 """A file with damage: what is sound is found again behind it, and what is missing is known exactly."""
 
+from sim.disk import SimDisk
+
 from martlet.log.batch_order import COMPACTED, NO_GAPS, BatchOrder, KnownGaps
 from martlet.log.batch_survey import BatchSurvey, Damage
-from martlet.testing.sim_disk import SimDisk
 from martlet.wire.batch import stamp_batch
 from tests.unit.log.log_builders import batch_of, new_disk
 

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from sim.disk import SimCrash
 
 from martlet.base.disk import Disk, SystemDisk
 from martlet.base.ids import TopicId, TopicPartition
@@ -17,7 +18,6 @@ from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
 from martlet.log.repair import repair
-from martlet.testing.sim_disk import SimCrash
 from martlet.wire.batch import stamp_batch
 from tests.damage.cells import CELLS, Cell
 from tests.damage.judge import Truth, batches_in, batches_of

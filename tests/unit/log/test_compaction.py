@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from sim.disk import SimDisk
 
 from martlet.base.errors import StorageFailure
 from martlet.log.batch_cleaning import DELETE_HORIZON_BIT, BatchCleaner, key_digest, keys_of_batch
@@ -12,7 +13,6 @@ from martlet.log.compaction_swap import commit_swap, finish_swaps
 from martlet.log.file_names import KNOWN_GAPS
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
-from martlet.testing.sim_disk import SimDisk
 from martlet.wire.batch import (
     TransactionMarker,
     build_batch,

@@ -1,12 +1,12 @@
 """Flushes and checkpoints: what counts as durable, and that a failed sync is never forgotten."""
 
 import pytest
+from sim.disk import SimDisk
 
 from martlet.base.errors import DiskFull, StorageFailure
 from martlet.base.ids import TopicId
 from martlet.log.flushing import FlushTicket, SyncHealth
 from martlet.log.recovery import LogCheckpoint
-from martlet.testing.sim_disk import SimDisk
 from tests.unit.log.log_builders import DIRECTORY, NOW_MS, SMALL, checkpointed, fill, new_disk, open_log
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
+from sim.disk import SimCrash, SimDisk
 
 from martlet.base.errors import ApiError, InvariantViolation, StorageFailure
 from martlet.base.ids import TopicId, TopicPartition
@@ -12,7 +13,6 @@ from martlet.log.file_names import CLEAN_SHUTDOWN
 from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
-from martlet.testing.sim_disk import SimCrash, SimDisk
 from tests.unit.log.log_builders import NOW_MS, SMALL, batches_in, fill, new_disk
 
 A, B = TopicPartition("a", 0), TopicPartition("b-1", 7)

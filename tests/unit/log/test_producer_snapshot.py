@@ -3,10 +3,10 @@
 from struct import pack
 
 from crc32c import crc32c
+from sim.disk import SimDisk
 
 from martlet.log.producer_snapshot import ProducerSnapshots, decode_producers, encode_producers
 from martlet.log.producer_state import ProducerStates
-from martlet.testing.sim_disk import SimDisk
 from tests.unit.log.log_builders import new_disk
 from tests.unit.log.test_producer_state import header_of
 

@@ -1,13 +1,13 @@
 """Opening logs after clean stops, crashes and damage: what is cut, what is refused, what is rebuilt."""
 
 import pytest
+from sim.disk import SimDisk
 
 from martlet.base.errors import LogDamaged, StorageFailure
 from martlet.base.ids import TopicId
 from martlet.log.file_names import RECOVERY_FLOOR
 from martlet.log.options import LogOptions
 from martlet.log.recovery import LogCheckpoint
-from martlet.testing.sim_disk import SimDisk
 from martlet.wire.batch import read_batch_header
 from tests.unit.log.log_builders import (
     DIRECTORY,

@@ -1,10 +1,10 @@
 """Retention by time, by size and by the log's start."""
 
 import pytest
+from sim.disk import SimDisk
 
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
-from martlet.testing.sim_disk import SimDisk
 from tests.unit.log.log_builders import DIRECTORY, NOW_MS, SMALL, append, batch_of, batches_in, fill, new_disk, open_log
 
 DAY_MS = 86_400_000

@@ -1,12 +1,12 @@
 """One segment: finding batches with sound, stale, damaged and missing indexes."""
 
 import pytest
+from sim.disk import SimDisk
 
 from martlet.base.errors import DiskFull, LogDamaged, StorageFailure
 from martlet.log.batch_order import BatchOrder
 from martlet.log.batch_scan import BatchScan
 from martlet.log.segment import Segment
-from martlet.testing.sim_disk import SimDisk
 from martlet.wire.batch import read_batch_header, stamp_batch
 from tests.unit.log.log_builders import batch_of, new_disk
 

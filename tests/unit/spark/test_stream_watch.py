@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 import pytest
+from sim.clock import SimClock
 
 from martlet.spark.pipelines.progress_book import ProgressBook
 from martlet.spark.pipelines.run import StreamFlow
 from martlet.spark.pipelines.runner import PipelineFailed, _StreamWatch
-from martlet.testing.sim_clock import SimClock
 
 
 @dataclass

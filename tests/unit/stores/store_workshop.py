@@ -6,10 +6,11 @@ A workshop makes stores over one lasting state, so that closing one and opening 
 from pathlib import Path
 from typing import Protocol
 
+from sim.clock import SimClock
+from sim.store import SimStore, SimStoreState
+
 from martlet.cluster.store import LeaseId, MetaStore
 from martlet.stores.sqlite import SqliteStore
-from martlet.testing.sim_clock import SimClock
-from martlet.testing.sim_store import SimStore, SimStoreState
 
 HISTORY = 150
 """Revisions that are remembered after `forget_old_history`."""

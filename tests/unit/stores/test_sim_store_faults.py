@@ -3,9 +3,10 @@
 import asyncio
 from contextlib import aclosing
 
+from sim.clock import SimClock
+from sim.store import SimStore
+
 from martlet.cluster.store import Change
-from martlet.testing.sim_clock import SimClock
-from martlet.testing.sim_store import SimStore
 
 
 async def _settle() -> None:

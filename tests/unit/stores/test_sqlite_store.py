@@ -10,12 +10,12 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from sim.clock import SimClock
 
 from martlet.base.errors import DiskFull, StorageFailure
 from martlet.cluster.store import Change, StoreUnavailable, UnknownOutcome
 from martlet.stores.sqlite import SqliteStore
 from martlet.stores.sqlite_database import SqliteDatabase
-from martlet.testing.sim_clock import SimClock
 
 _OTHER_PROCESS = """
 import asyncio, sys

@@ -13,9 +13,9 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
 from martlet.broker.administration.partition_admin import drain_broker, undrain_broker
 from martlet.broker.services import BrokerServices
-from martlet.cluster.config_changes import ConfigChange, ConfigOperation
-from martlet.cluster.config_definition import ConfigDef, ConfigType
-from martlet.cluster.configs import ConfigEntry, ConfigSource
+from martlet.configs.changes import ConfigChange, ConfigOperation
+from martlet.configs.definition import ConfigDef, ConfigType
+from martlet.configs.effective import ConfigEntry, ConfigSource
 
 DRAIN: Final = "martlet.drain"
 

@@ -35,17 +35,6 @@ from martlet.cluster.broker_decisions import (
     plan_producer_ids,
     plan_registration,
 )
-from martlet.cluster.config_changes import (
-    ConfigChange,
-    alter_broker_configs,
-    alter_group_configs,
-    alter_topic_configs,
-    replace_broker_configs,
-    replace_group_configs,
-    replace_topic_configs,
-    unknown_broker_names,
-)
-from martlet.cluster.configs import NO_LAYERS, BrokerLayers
 from martlet.cluster.keys import (
     CLUSTER_KEY,
     INCARNATION_COUNTER_KEY,
@@ -81,6 +70,17 @@ from martlet.cluster.topic_decisions import (
     plan_topic_configs,
     plan_unfinished_removal,
 )
+from martlet.configs.changes import (
+    ConfigChange,
+    alter_broker_configs,
+    alter_group_configs,
+    alter_topic_configs,
+    replace_broker_configs,
+    replace_group_configs,
+    replace_topic_configs,
+    unknown_broker_names,
+)
+from martlet.configs.effective import NO_LAYERS, BrokerLayers
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from martlet.base.errors import InvariantViolation
-from martlet.broker.serving.request import RequestContext
+from martlet.broker.ground.request import RequestContext
 from martlet.groups.caller import Caller
 
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from martlet.broker.coordinators.group_coordinator import GroupCoordinator
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.partitions.topic_settings import TopicSettings
-from martlet.broker.settings import BrokerSettings
 from martlet.cluster.image import MetadataImage
 from martlet.groups.options import ConsumerTimes, GroupsOptions
 from martlet.observe.metrics import BrokerMetrics

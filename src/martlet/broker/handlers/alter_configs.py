@@ -13,8 +13,8 @@ from martlet.broker.administration.config_resources import (
     parse_broker_name,
     unknown_resource_type,
 )
+from martlet.broker.ground.request import RequestContext, outcome_of
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext, outcome_of
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.alter_configs import (
     AlterConfigsRequest,

@@ -14,8 +14,8 @@ from typing import Final
 from martlet.base.errors import ApiError
 from martlet.base.ids import TopicPartition
 from martlet.broker.administration.partition_admin import Outcomes, reassign
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.broker.serving.timed_work import NOT_IN_TIME, TimedAnswer
 from martlet.broker.serving.turns import Repeats
 from martlet.wire.api_keys import ApiKey

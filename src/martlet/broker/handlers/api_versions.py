@@ -12,8 +12,8 @@ from typing import Final
 
 from martlet.base.errors import ErrorCode
 from martlet.broker.administration.features import LEVELS
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.api_versions import (
     ApiVersion,

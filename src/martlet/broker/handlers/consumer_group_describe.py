@@ -9,8 +9,8 @@ from typing import Final
 
 from martlet.base.errors import ApiError
 from martlet.broker.coordinators.group_requests import caller_of, expect
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.broker.serving.turns import in_turns
 from martlet.groups.caller import Caller
 from martlet.wire.api_keys import ApiKey

@@ -5,8 +5,8 @@ What has not grown in the request's time gets REQUEST_TIMED_OUT, and grows later
 
 from typing import Final
 
+from martlet.broker.ground.request import RequestContext, outcome_of
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext, outcome_of
 from martlet.broker.serving.timed_work import NOT_IN_TIME, TimedAnswer
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.create_partitions import (

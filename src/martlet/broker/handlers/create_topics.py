@@ -8,8 +8,8 @@ made later all the same.
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.broker.serving.timed_work import NOT_IN_TIME, TimedAnswer
 from martlet.broker.serving.turns import Repeats, in_turns
 from martlet.cluster.records import TopicRecord

@@ -8,8 +8,8 @@ import asyncio
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.broker.serving.turns import Repeats, in_turns
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.delete_records import (

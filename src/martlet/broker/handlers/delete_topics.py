@@ -8,8 +8,8 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import NO_TOPIC_ID, TopicId
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.broker.serving.timed_work import NOT_IN_TIME, TimedAnswer
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.delete_topics import (

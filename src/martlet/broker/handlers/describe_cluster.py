@@ -7,9 +7,9 @@ The operations that the client is allowed are named on request.
 from typing import Final
 
 from martlet.base.errors import ErrorCode
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.routing.cluster_view import controller_of, nodes
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_REQUESTED
 from martlet.wire.messages.describe_cluster import (

@@ -19,11 +19,11 @@ from martlet.broker.administration.config_resources import (
     unknown_resource_type,
 )
 from martlet.broker.administration.drain_config import DRAIN, asks_only_for_drain, drain_entry
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.broker.serving.turns import in_turns
-from martlet.cluster.configs import BrokerLayers, ConfigEntry, ConfigSource, effective_broker_config
 from martlet.cluster.topic_names import check_topic_name
+from martlet.configs.effective import BrokerLayers, ConfigEntry, ConfigSource, effective_broker_config
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -12,8 +12,8 @@ from typing import Final
 
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import TopicPartition
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.broker.serving.turns import in_turns
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.describe_log_dirs import (

@@ -19,10 +19,10 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
-from martlet.broker.membership.metadata_reach import UNKNOWN, ask_reach
+from martlet.broker.administration.metadata_reach import UNKNOWN, ask_reach
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.routing.cluster_view import nodes
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.broker.serving.turns import in_turns
 from martlet.cluster.liveness import read_states
 from martlet.wire.api_keys import ApiKey

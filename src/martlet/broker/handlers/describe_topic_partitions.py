@@ -8,10 +8,10 @@ is allowed are always named.
 from typing import Final
 
 from martlet.base.errors import ErrorCode
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.handlers.metadata import describe_partition
 from martlet.broker.routing.cluster_view import Present, possible_leaders
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.cluster.records import PartitionRecord
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.authorized_operations import TOPIC_OPERATIONS

@@ -13,8 +13,8 @@ from typing import Final
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import TopicPartition
 from martlet.broker.administration.partition_admin import Outcomes, elect_leaders
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.broker.serving.timed_work import NOT_IN_TIME, TimedAnswer
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.elect_leaders import (

@@ -16,11 +16,11 @@
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.broker.partitions.fetch_wait import WaitingFetch
-from martlet.broker.replicas.replica_authority import check_replica
-from martlet.broker.replicas.replica_fetch import WaitingReplicaFetch
+from martlet.broker.ground.request import Link, Reply
+from martlet.broker.leading.follower_authority import check_replica
+from martlet.broker.parked.fetch import WaitingFetch
+from martlet.broker.parked.replica_fetch import WaitingReplicaFetch
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import Link, Reply
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.fetch import (
     FetchPartitionResult,

@@ -12,9 +12,9 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import NO_BROKER
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.routing.cluster_view import address_of
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.broker.serving.turns import in_turns
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

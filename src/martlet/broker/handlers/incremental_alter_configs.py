@@ -15,10 +15,10 @@ from martlet.broker.administration.config_resources import (
     unknown_resource_type,
 )
 from martlet.broker.administration.drain_config import DRAIN, change_drain
+from martlet.broker.ground.request import RequestContext, outcome_of
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext, outcome_of
 from martlet.broker.serving.turns import Repeats
-from martlet.cluster.config_changes import ConfigChange
+from martlet.configs.changes import ConfigChange
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,

@@ -11,8 +11,8 @@ that all clients give up at once, see `find_coordinator.py`.
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

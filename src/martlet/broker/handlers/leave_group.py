@@ -7,8 +7,8 @@ from typing import Final
 
 from martlet.base.errors import ApiError
 from martlet.broker.coordinators.group_requests import caller_of
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from martlet.base.errors import ErrorCode
 from martlet.broker.administration.config_resources import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.routing.cluster_view import nodes
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.list_config_resources import (
     ConfigResource,

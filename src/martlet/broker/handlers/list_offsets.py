@@ -12,9 +12,9 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode, StorageFailure
 from martlet.base.ids import NO_LEADER_EPOCH, NO_OFFSET
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.broker.serving.turns import Repeats, in_turns
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.list_offsets import (

@@ -5,8 +5,8 @@ What does not move, or does not exist, is not in the answer.
 
 from typing import Final
 
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.cluster.reassignment import list_reassignments
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.list_partition_reassignments import (

@@ -18,9 +18,9 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import NO_BROKER, NO_TOPIC_ID, TopicId
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.routing.cluster_view import Present, controller_of, leader_of, nodes, possible_leaders
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.broker.serving.turns import in_turns
 from martlet.cluster.records import PartitionRecord, TopicRecord
 from martlet.cluster.topic_names import check_topic_name

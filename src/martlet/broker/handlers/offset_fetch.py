@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from martlet.base.errors import ApiError
 from martlet.broker.coordinators.group_requests import caller_of, expect, in_pieces
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.broker.serving.turns import Repeats, in_turns
 from martlet.coordinator.result import Result
 from martlet.groups.caller import Caller

@@ -6,8 +6,8 @@ Answers with the largest epoch not above the one asked for and its end offset; (
 from typing import Final
 
 from martlet.base.errors import ApiError
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,

@@ -24,10 +24,10 @@ from typing import Final, NamedTuple, cast
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicId
+from martlet.broker.ground.request import Link, Reply
 from martlet.broker.partitions.partition import LONG_CHECK_BYTES, Partition
 from martlet.broker.routing.leader_hint import add_leader_hints
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import Link, Reply
 from martlet.log.recompression import needs_recompression, recompress
 from martlet.log.validation import InvalidRecords, check_client_batch
 from martlet.observe.metrics import DropReason

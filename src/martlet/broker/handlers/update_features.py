@@ -9,8 +9,8 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.administration.features import check_level
+from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import RequestContext
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.update_features import (
     UpdatableFeatureResult,

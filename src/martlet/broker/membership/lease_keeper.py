@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from martlet.base.errors import DiskFull, MartletError
-from martlet.broker.beside import Beside, RunBeside
-from martlet.broker.ports import BrokerPorts
-from martlet.broker.settings import BrokerSettings
-from martlet.broker.vital_signs import VitalSigns
+from martlet.broker.ground.background import Beside, RunBeside
+from martlet.broker.ground.ports import BrokerPorts
+from martlet.broker.ground.settings import BrokerSettings
+from martlet.broker.ground.vital_signs import VitalSigns
 from martlet.cluster.leases import LeaseTerm
 from martlet.cluster.store import (
     LeaseId,

@@ -40,13 +40,13 @@ from martlet.base.ids import BrokerId, Member
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
 from martlet.broker.administration.topic_admin import TopicAdmin
-from martlet.broker.disk_space import DiskSpace
+from martlet.broker.ground.disk_space import DiskSpace
+from martlet.broker.ground.ports import BrokerPorts
+from martlet.broker.ground.settings import BrokerSettings
+from martlet.broker.ground.vital_signs import VitalSigns
 from martlet.broker.membership.identity_file import Identity, read_identity, write_identity
 from martlet.broker.membership.lease_keeper import LeaseKeeper
 from martlet.broker.membership.metadata_commits import MetadataCommits
-from martlet.broker.ports import BrokerPorts
-from martlet.broker.settings import BrokerSettings
-from martlet.broker.vital_signs import VitalSigns
 from martlet.cluster.broker_decisions import Registration
 from martlet.cluster.controller_decisions import decide_all, departure_is_done
 from martlet.cluster.image import ImageDelta

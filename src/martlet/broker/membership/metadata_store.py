@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias, TypeVar
 
 from martlet.base.clock import Clock
-from martlet.broker.settings import BrokerSettings
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.cluster.store import MetaStore, StoreRefused, StoreUnavailable
 
 logger = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Final
 
 from martlet.base.errors import StorageFailure
+from martlet.broker.ground.workers import ThreadWorkers, Workers
 from martlet.broker.partitions.flush_policy import FlushMode
 from martlet.broker.partitions.partition import Partition
-from martlet.broker.workers import ThreadWorkers, Workers
 from martlet.log.flushing import FlushTicket
 from martlet.observe.metrics import BrokerMetrics
 

@@ -15,11 +15,11 @@ from typing import Final
 
 from martlet.base.clock import Clock
 from martlet.base.errors import LogDamaged, StorageFailure
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.scrubbing import Scrubber
 from martlet.broker.partitions.topic_settings import TopicSettings
-from martlet.broker.settings import BrokerSettings
 from martlet.log.log_directory import LogDirectory
 from martlet.observe.metrics import BrokerMetrics
 

@@ -22,11 +22,11 @@ from typing import Final, Protocol, TypeAlias
 from martlet.base.errors import ApiError, DiskFull, ErrorCode, LogDamaged, StorageFailure
 from martlet.base.ids import NO_LEADER_EPOCH, BrokerId, Member, TopicId, TopicPartition
 from martlet.base.invariant import invariant
-from martlet.broker.disk_space import DiskSpace
+from martlet.broker.ground.disk_space import DiskSpace
 from martlet.broker.partitions.flush_policy import FlushMode, FlushPolicy
+from martlet.broker.partitions.follower_log import ReplicaLog
 from martlet.broker.partitions.partition_role import partition_state
 from martlet.broker.partitions.refused_batches import RefusedBatches
-from martlet.broker.replicas.replica_log import ReplicaLog
 from martlet.cluster.records import PartitionRecord
 from martlet.cluster.topic_names import is_internal_topic
 from martlet.log.log_slice import Appended, LogSlice

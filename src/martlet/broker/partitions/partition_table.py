@@ -20,14 +20,14 @@ from typing import Final
 from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, DiskFull, ErrorCode, LogDamaged, StorageFailure
 from martlet.base.ids import Member, TopicId, TopicPartition
-from martlet.broker.disk_space import DiskSpace
+from martlet.broker.ground.disk_space import DiskSpace
+from martlet.broker.ground.workers import MakeWorkers, ThreadWorkers, Workers
 from martlet.broker.partitions.flush_policy import FlushPolicy, decide_flush_mode
 from martlet.broker.partitions.flusher import FLUSHES_MAX, Flusher
 from martlet.broker.partitions.known_damage import KnownDamage, is_of_the_log
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_role import Role, role_of
 from martlet.broker.partitions.topic_settings import TopicSettings
-from martlet.broker.workers import MakeWorkers, ThreadWorkers, Workers
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.records import PartitionRecord, TopicRecord
 from martlet.cluster.resignation import has_resigned

@@ -13,9 +13,9 @@ from typing import Final
 
 from martlet.base.clock import Clock
 from martlet.base.errors import LogDamaged, StorageFailure
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
-from martlet.broker.settings import BrokerSettings
 from martlet.log.log_slice import LogSlice
 from martlet.log.partition_log import PartitionLog
 from martlet.observe.metrics import BrokerMetrics

@@ -1,7 +1,7 @@
 """From configurations to behaviour: the log options, flush settings and replication rules of a topic, the settings of a
 group, and this broker's own by Kafka's names.
 
-What wins over what is decided in `martlet.cluster.configs`; here the winners become the values that the log and the
+What wins over what is decided in `martlet.configs.effective`; here the winners become the values that the log and the
 flusher use.
 """
 
@@ -10,8 +10,10 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from martlet.base.ids import BrokerId, TopicPartition
-from martlet.broker.settings import BrokerSettings
-from martlet.cluster.configs import (
+from martlet.broker.ground.settings import BrokerSettings
+from martlet.cluster.image import MetadataImage
+from martlet.cluster.records import TopicRecord
+from martlet.configs.effective import (
     BROKER_CONFIGS,
     BrokerLayers,
     EffectiveConfig,
@@ -19,8 +21,6 @@ from martlet.cluster.configs import (
     effective_group_config,
     effective_topic_config,
 )
-from martlet.cluster.image import MetadataImage
-from martlet.cluster.records import TopicRecord
 from martlet.log.options import LogOptions
 from martlet.replication.leader import ReplicationOptions
 from martlet.wire.compression import Compression

@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from martlet.base.ids import BrokerId
+from martlet.broker.ground.request import Address, Link
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import Address, Link
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.liveness import read_states
 from martlet.cluster.records import BrokerRecord, PartitionRecord

@@ -8,9 +8,9 @@ from typing import Final, TypeVar
 
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import BrokerId, TopicId
+from martlet.broker.ground.request import Link
 from martlet.broker.routing.cluster_view import address_of, leader_of, present_brokers
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import Link
 from martlet.cluster.records import PartitionRecord
 from martlet.wire.fetch import FetchPartitionResult
 from martlet.wire.leader_hints import CurrentLeader, NodeEndpoint

@@ -17,11 +17,11 @@ from typing import Final, Protocol, cast
 
 from martlet.base.clock import Clock
 from martlet.base.errors import ProtocolViolation
+from martlet.broker.ground.request import Address, Link, Reply
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.serving.dispatch import Dispatcher
 from martlet.broker.serving.memory_budget import MemoryBudget
 from martlet.broker.serving.outbox import Outbox
-from martlet.broker.serving.request import Address, Link, Reply
-from martlet.broker.settings import BrokerSettings
 from martlet.observe.metrics import DropReason
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.frames import FrameReceiver

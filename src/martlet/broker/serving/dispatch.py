@@ -14,9 +14,9 @@ from collections.abc import Awaitable
 from typing import Any
 
 from martlet.base.errors import ErrorCode, InvariantViolation, ProtocolViolation
+from martlet.broker.ground.request import Link, Reply, RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.registry import MessageApi, RawApi
-from martlet.broker.serving.request import Link, Reply, RequestContext
 from martlet.broker.serving.timed_work import TimedAnswer, TimedWork
 from martlet.observe.logs import LogThrottle
 from martlet.observe.metrics import NO_API, DropReason

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Final
 
 from martlet.base.clock import Clock
+from martlet.broker.ground.request import Address
+from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.serving.connection import KafkaConnection
 from martlet.broker.serving.dispatch import Dispatcher
 from martlet.broker.serving.memory_budget import MemoryBudget
 from martlet.broker.serving.outbox import Outbox
-from martlet.broker.serving.request import Address
-from martlet.broker.settings import BrokerSettings
-from martlet.cluster.configs import EffectiveConfig
+from martlet.configs.effective import EffectiveConfig
 from martlet.observe.metrics import DropReason, RejectReason
 
 _SWEEP_SECONDS: Final = 1.0

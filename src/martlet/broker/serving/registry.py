@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from martlet.broker.ground.request import Link, Reply, RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.request import Link, Reply, RequestContext
 from martlet.wire.api_keys import ApiKey
 
 

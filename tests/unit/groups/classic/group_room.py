@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from sim.randomness import SimRandomness
+
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.randomness import IdSource
 from martlet.groups.caller import Caller
@@ -9,7 +11,6 @@ from martlet.groups.classic.group import ClassicGroup
 from martlet.groups.classic.protocol import ClassicProtocol
 from martlet.groups.options import GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.messages.heartbeat import HeartbeatRequest
 from martlet.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from martlet.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
+from sim.randomness import SimRandomness
+
 from martlet.base.randomness import IdSource
 from martlet.groups.caller import Caller
 from martlet.groups.consumer.group import ConsumerGroup
 from martlet.groups.consumer.protocol import ConsumerProtocol
 from martlet.groups.options import GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

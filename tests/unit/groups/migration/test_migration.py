@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from sim.randomness import SimRandomness
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.randomness import IdSource
@@ -10,7 +11,6 @@ from martlet.groups.caller import Caller
 from martlet.groups.consumer.group import ConsumerGroup
 from martlet.groups.options import GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
-from martlet.testing.sim_randomness import SimRandomness
 from martlet.wire.consumer_protocol import Subscription, read_assignment, write_subscription
 from martlet.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from martlet.wire.messages.heartbeat import HeartbeatRequest

@@ -1,0 +1,153 @@
+"""Runs many seeds from the command line, `./dev sim --seeds N`: one line per failing seed, with the command to see it.
+
+`--single` runs one broker alone instead of a cluster of three. `--verbose` prints the faults, every violation and what
+the brokers log, with virtual time: what one wants to read of a single seed.
+"""
+
+import argparse
+import logging
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import NamedTuple
+
+from sim import cluster_run, single_broker_run
+
+_REASON_CHARACTERS_MAX = 400
+_PROGRESS_SECONDS = 10.0
+_SEEDS_PER_TASK = 4
+
+
+class Result(NamedTuple):
+    """What a seed came to, as far as the summary wants to know."""
+
+    seed: int
+    reasons: list[str]
+    acknowledged: int = 0
+    faults: Sequence[str] = ()
+    starts: int = 0
+    checks: int = 0
+    trace_hash: str = ""
+    virtual_ms: int = 0
+
+
+def run_one(seed: int, *, single: bool = False) -> Result:
+    """One seed; whatever goes wrong is a reason."""
+    try:
+        if single:
+            alone = single_broker_run.run_seed(seed)
+            return Result(seed, alone.violations, alone.acknowledged, alone.faults, alone.starts)
+        done = cluster_run.run_seed(seed)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the seed has failed
+        return Result(seed, [line.strip() for line in traceback.format_exception(error)[::-1]])
+    return Result(
+        seed,
+        done.violations,
+        done.acknowledged,
+        done.faults,
+        done.starts,
+        done.checks,
+        done.trace_hash,
+        done.virtual_ms,
+    )
+
+
+def _run_some(seeds: range, single: bool) -> list[Result]:
+    logging.disable(logging.CRITICAL)
+    return [run_one(seed, single=single) for seed in seeds]
+
+
+def run_many(first: int, count: int, jobs: int, *, single: bool = False) -> Iterator[Result]:
+    """All of them, in order."""
+    if jobs <= 1:
+        for seed in range(first, first + count):
+            yield from _run_some(range(seed, seed + 1), single)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        portions = [
+            range(start, min(start + _SEEDS_PER_TASK, first + count))
+            for start in range(first, first + count, _SEEDS_PER_TASK)
+        ]
+        for results in pool.map(_run_some, portions, [single] * len(portions)):
+            yield from results
+
+
+class Tally:
+    """Counts, and prints what is worth saying."""
+
+    def __init__(self, count: int, *, single: bool) -> None:
+        self._count = count
+        self._single = " --single" if single else ""
+        self._began = self._told = time.monotonic()
+        self.failed = self.done = 0
+        self._acknowledged = self._faults = self._starts = self._checks = self._virtual_ms = 0
+
+    def add(self, result: Result) -> None:
+        self.done += 1
+        self._acknowledged += result.acknowledged
+        self._faults += len(result.faults)
+        self._starts += result.starts
+        self._checks += result.checks
+        self._virtual_ms += result.virtual_ms
+        if result.reasons:
+            self.failed += 1
+            reason = result.reasons[0].strip().replace("\n", " ")[:_REASON_CHARACTERS_MAX]
+            again = f"./dev sim --first {result.seed} --seeds 1 --verbose{self._single}"
+            print(f"seed {result.seed} failed: {reason}; again: {again}", flush=True)
+        if time.monotonic() - self._told >= _PROGRESS_SECONDS:
+            self._told = time.monotonic()
+            print(f"{self.done} of {self._count} seeds, {self.failed} failed", file=sys.stderr, flush=True)
+
+    def summary(self) -> str:
+        seconds = max(time.monotonic() - self._began, 0.001)
+        return (
+            f"{self.done} seeds, {self.failed} failed, {self.done / seconds:.1f} seeds per second; "
+            f"{self._faults} faults, {self._starts} broker starts, {self._acknowledged} messages acknowledged, "
+            f"{self._checks} replica states checked, {self._virtual_ms // 60_000} virtual minutes"
+        )
+
+
+class _VirtualTime(logging.Filter):
+    """Puts the virtual time of the world that runs into every line."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.virtual = cluster_run.now_ms()
+        return True
+
+
+def _show(first: int, count: int, *, single: bool) -> int:
+    handler = logging.StreamHandler(sys.stdout)
+    handler.addFilter(_VirtualTime())
+    handler.setFormatter(logging.Formatter("%(virtual)8s ms %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    failed = 0
+    for seed in range(first, first + count):
+        result = run_one(seed, single=single)
+        for line in (*result.faults, *result.reasons):
+            print(line)
+        print(f"seed {seed}: {'failed' if result.reasons else 'passed'}, trace {result.trace_hash}")
+        failed += bool(result.reasons)
+    return 1 if failed else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="./dev sim", description="Runs the brokers in the deterministic simulator.")
+    parser.add_argument("--seeds", type=int, default=300, help="how many; 300 unless told otherwise")
+    parser.add_argument("--first", type=int, default=0, help="the first seed; 0 unless told otherwise")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at once; 2 unless told otherwise")
+    parser.add_argument("--single", action="store_true", help="one broker alone instead of a cluster")
+    parser.add_argument("--verbose", action="store_true", help="print faults, violations and the brokers' own words")
+    asked = parser.parse_args(arguments)
+    if asked.verbose:
+        return _show(asked.first, asked.seeds, single=asked.single)
+    tally = Tally(asked.seeds, single=asked.single)
+    for result in run_many(asked.first, asked.seeds, asked.jobs, single=asked.single):
+        tally.add(result)
+    print(tally.summary())
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

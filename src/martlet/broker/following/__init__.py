@@ -1,0 +1,1 @@
+"""Following leaders: which partition is fetched from whom, the connections, and what each answer does to the log."""

@@ -1,0 +1,114 @@
+"""What a leader's answer does to a followed partition: the follower's rules decide, this carries it out.
+
+Rules: bytes that are damaged, do not follow, or carry an epoch that the leader cannot have sent are refused as a whole;
+nothing of them reaches the log. Trouble is raised as ApiError and concerns this partition alone.
+
+Invariant: (I3) the log is touched only in the role in which it was asked for: an answer to an earlier epoch, or to
+another end of the log, changes nothing.
+
+Proved by: tests/unit/broker/test_replica_answer.py
+"""
+
+import logging
+
+from martlet.base.errors import ApiError, ErrorCode, error_code
+from martlet.broker.following.partition import Followed
+from martlet.broker.following.request import Asked
+from martlet.replication.follower import Append, CutTo, EpochEnd, FetchAnswer, StartAt
+from martlet.wire.batch import MAGIC, BatchHeader, iterate_batches
+from martlet.wire.fetch import FetchPartitionResult
+
+logger = logging.getLogger(__name__)
+
+
+def is_no_news(asked: Asked, result: FetchPartitionResult) -> bool:
+    """Whether the answer says what is known already; with a thousand idle partitions nearly all of them do."""
+    return (
+        not result.error_code
+        and not result.records
+        and result.diverging_epoch is None
+        and result.high_watermark == asked.followed.partition.high_watermark
+        and result.log_start_offset <= asked.position.log_start_offset
+    )
+
+
+def take_result(asked: Asked, result: FetchPartitionResult, now_ms: int) -> int:
+    """Do what the answer says; returns the bytes appended, raises ApiError when the partition should pause."""
+    followed = asked.followed
+    partition = followed.partition
+    follower = partition.follower
+    if follower is None or partition.offline:
+        return 0
+    step = follower.take(_answer_of(result), asked.position, followed.log)
+    if isinstance(step, Append):
+        return _append(followed, result, now_ms)
+    if isinstance(step, CutTo):
+        _cut(followed, step.end_offset, now_ms)
+    elif isinstance(step, StartAt):
+        partition.start_at(step.offset, now_ms)
+    elif step.error is not ErrorCode.NONE:
+        raise ApiError(step.error)
+    return 0
+
+
+def _cut(followed: Followed, end_offset: int, now_ms: int) -> None:
+    log = followed.log
+    before = (log.end_offset, log.last_epoch)
+    logger.info("%s: its leader's history parts from ours; going back from %d to %d", followed.partition.name,
+                log.end_offset, end_offset)  # fmt: skip
+    followed.partition.cut_to(end_offset, now_ms)
+    if before == (log.end_offset, log.last_epoch):
+        # Each round must leave less to agree on, or the two would go on for ever.
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"cutting to {end_offset} changed nothing")
+
+
+def _answer_of(result: FetchPartitionResult) -> FetchAnswer:
+    diverging = result.diverging_epoch
+    return FetchAnswer(
+        error=error_code(result.error_code),
+        high_watermark=result.high_watermark,
+        log_start_offset=result.log_start_offset,
+        diverging=None if diverging is None else EpochEnd(diverging.epoch, diverging.end_offset),
+        has_records=bool(result.records),
+    )
+
+
+def _append(followed: Followed, result: FetchPartitionResult, now_ms: int) -> int:
+    partition = followed.partition
+    records = memoryview(result.records)
+    if records:
+        first = _check_batches(followed, records)
+        end_offset = partition.log.end_offset
+        if first.base_offset < end_offset <= min(first.last_offset, result.log_start_offset):
+            # The leader's log begins inside a batch, which comes whole, and nothing of ours is in it any more: begin
+            # where the batch does.
+            partition.start_at(first.base_offset, now_ms)
+        partition.append_replicated(records, now_ms=now_ms)
+    partition.take_high_watermark(result.high_watermark)
+    log_start_offset = min(result.log_start_offset, partition.log.end_offset)
+    if log_start_offset > partition.log.log_start_offset:
+        partition.advance_log_start(log_start_offset)
+    return len(records)
+
+
+def _check_batches(followed: Followed, records: memoryview) -> BatchHeader:
+    """Refuse what the checksums do not cover and no leader sends; returns the first header.
+
+    Appending checks the rest: that batches are whole and sound and follow one another.
+    """
+    follower = followed.partition.follower
+    newest = follower.leader_epoch if follower is not None else -1
+    epoch = followed.log.last_epoch
+    first: BatchHeader | None = None
+    for position, header in iterate_batches(records):
+        first = first or header
+        if header.magic != MAGIC or not epoch <= header.partition_leader_epoch <= newest:
+            raise ApiError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"the batch at byte {position} has magic {header.magic} and leader epoch "
+                f"{header.partition_leader_epoch}, which cannot follow {epoch} under {newest}",
+            )
+        epoch = header.partition_leader_epoch
+    if first is None:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{len(records)} bytes that hold no whole batch")
+    return first

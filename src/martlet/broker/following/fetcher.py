@@ -1,0 +1,294 @@
+"""Copies everything this broker follows from one leader: what to ask for when, and what to do with each answer.
+
+How it works: a round asks for all partitions that can be asked for, waits for the answer and carries it out partition
+by partition. What is held back (trouble, a flush that is not over, the throttle) is left out, and the leader is
+asked to answer sooner, so that nothing waits for a long poll it is not part of. A partition that begins to be followed
+while the leader holds an idle poll is not kept waiting either: the connection is dropped and made anew.
+
+A round costs both brokers something for each partition in it, also for those without news. So where many are followed,
+those that are written to move to a lane of their own, with its own connection, and back when they have been quiet for
+a while. A partition stays in its lane's requests until the other lane has taken it over; two answers for it do no
+harm, because the second is an answer to something that is not true any more.
+
+Rules: (F1) trouble with one partition pauses that partition, for a second at most, until its role changes. Nothing is
+given up for ever: an answer such as "not leader" may come from a leader that has not heard of its election yet.
+(F2) This is one of the named supervisors that may catch everything: a fault that one partition brings up must
+not stop the others; a broken invariant goes to the loop's exception handler.
+
+Proved by: tests/unit/broker/test_replica_fetcher.py, tests/unit/broker/test_replica_fetching.py
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterator
+from functools import partial
+from typing import Final
+
+from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
+from martlet.base.ids import BrokerId
+from martlet.broker.following.apply import is_no_news, take_result
+from martlet.broker.following.connection import FetcherContext, FetchLane
+from martlet.broker.following.partition import Followed, FollowingPartition
+from martlet.broker.following.request import Ask, Asked, compose_ask
+from martlet.broker.following.throttle import ReplicaThrottle
+from martlet.cluster.move_throttle import THROTTLED_REPLICAS, is_throttled
+from martlet.wire.fetch import FetchPartitionResult, FetchResponse
+
+logger = logging.getLogger(__name__)
+
+_FLUSH_WAIT_SECONDS: Final = 0.02
+"""How long the leader may hold a request while another partition waits for its flush; longer for a slow flush."""
+_FLUSH_WAIT_SECONDS_MAX: Final = 0.2
+_SHORTEST_WAIT_SECONDS: Final = 0.005
+_BUSY_WAIT_MS: Final = 50
+"""How long the leader may hold a request of the busy lane, which must see soon who else belongs into it."""
+_BUSY_WITHIN_SECONDS: Final = 1.0
+"""A partition that gets data twice within this time is a busy one."""
+_QUIET_AFTER_SECONDS: Final = 2.0
+_THROTTLED_BYTES_MIN: Final = 65_536
+"""What is asked for at once however slow copies may be, because others may be in the same request."""
+_TURN_BYTES: Final = 1 << 20
+"""After appending so much the event loop gets its turn."""
+
+
+class ReplicaFetcher:
+    """One per leader broker, from `start` to `aclose`."""
+
+    def __init__(self, leader: BrokerId, context: FetcherContext) -> None:
+        self.leader = leader
+        self._context = context
+        self._followed: dict[FollowingPartition, Followed] = {}
+        self._in_busy: dict[Followed, None] = {}
+        """Those in the busy lane."""
+        self._to_busy: dict[Followed, None] = {}
+        """Those that it takes over with its next request."""
+        wait_ms = context.options.wait_ms
+        self._quiet = FetchLane("quiet", leader, self, context, wait_ms)
+        self._busy = FetchLane("busy", leader, self, context, min(wait_ms, _BUSY_WAIT_MS))
+        self._lanes = (self._quiet, self._busy)
+
+    def start(self) -> None:
+        for lane in self._lanes:
+            lane.start()
+
+    async def aclose(self) -> None:
+        """Ask no more; what has been taken stays."""
+        for lane in self._lanes:
+            await lane.aclose()
+
+    def followed(self) -> Iterator[Followed]:
+        """What is copied from this leader."""
+        return iter(self._followed.values())
+
+    # --- news from the metadata
+
+    def follow(self, partition: FollowingPartition) -> None:
+        """Copy this partition from now on, or go on doing so in another epoch."""
+        known = self._followed.get(partition)
+        if known is not None:
+            if known.role is partition.follower:
+                return
+            self._leave_busy(known)
+        self._followed[partition] = Followed(partition)
+        self._change()
+        self._quiet.end_call_soon()
+
+    def unfollow(self, partition: FollowingPartition) -> None:
+        """The partition is no longer copied from here."""
+        followed = self._followed.pop(partition, None)
+        if followed is not None:
+            self._leave_busy(followed)
+            self._change()
+            if not self._followed:
+                for lane in self._lanes:
+                    lane.hang_up()
+
+    def leader_changed(self) -> None:
+        """The leader's registration is another one now."""
+        for lane in self._lanes:
+            lane.leader_changed()
+
+    def throttle_changed(self) -> None:
+        """Others may be held back from now on, or for another time."""
+        self._change()
+
+    def _change(self) -> None:
+        self._forget_asks()
+        for lane in self._lanes:
+            lane.wake()
+
+    def _forget_asks(self) -> None:
+        self._quiet.ask = self._busy.ask = None
+
+    # --- what to ask for
+
+    def compose(self, lane: FetchLane) -> tuple[Ask, float | None]:
+        """What to ask for now, and in how many seconds there may be more to ask for."""
+        if lane is self._busy:
+            return self._compose(lane, self._take_over())
+        if lane.ask is not None and not any(followed.partition.offline for followed in self._followed.values()):
+            return lane.ask, None
+        now = asyncio.get_running_loop().time()
+        for followed in [followed for followed in self._in_busy if _is_quiet(followed, now)]:
+            self._leave_busy(followed)
+        return self._compose(lane, [followed for followed in self._followed.values() if not followed.is_busy])
+
+    def _compose(self, lane: FetchLane, partitions: Collection[Followed]) -> tuple[Ask, float | None]:
+        now = asyncio.get_running_loop().time()
+        ready: list[Followed] = []
+        wait_seconds: float | None = None
+        # Without space no more than shows that there is something to copy, and that this copy still follows.
+        bytes_max = self._context.options.bytes_max if self._context.ports.has_space() else 1
+        for followed in partitions:
+            if not followed.is_followed_from(self.leader):
+                continue
+            held_back = self._held_back_seconds(followed, now)
+            if held_back <= 0:
+                ready.append(followed)
+                # An answer is counted only when it has come: no more than a second's worth at once.
+                for throttle in self._throttles(followed):
+                    bytes_max = min(bytes_max, max(throttle.rate, _THROTTLED_BYTES_MIN))
+            else:
+                wait_seconds = held_back if wait_seconds is None else min(wait_seconds, held_back)
+        ask = compose_ask(ready, bytes_max)
+        if wait_seconds is None and not (self._context.throttle.limits or self._context.move_throttle.limits):
+            lane.ask = ask
+        # Never shorter than time is told apart, or the rest of a rounding would make this spin.
+        return ask, None if wait_seconds is None else max(wait_seconds, _SHORTEST_WAIT_SECONDS)
+
+    # --- who is in which lane
+
+    def _take_over(self) -> Collection[Followed]:
+        """What the busy lane asks for now: with those that have become busy, and still with those to be given back."""
+        for followed in self._to_busy:
+            followed.is_busy = True
+            self._in_busy[followed] = None
+        now = asyncio.get_running_loop().time()
+        if self._to_busy or any(_is_quiet(followed, now) for followed in self._in_busy):
+            self._to_busy.clear()
+            self._quiet.ask = None
+        return self._in_busy
+
+    def _leave_busy(self, followed: Followed) -> None:
+        followed.is_busy = False
+        self._in_busy.pop(followed, None)
+        self._to_busy.pop(followed, None)
+
+    def _note_copied(self, followed: Followed, now: float) -> None:
+        """Data has come: behind the others, so that each gets its share, and to the busy lane if that is its place."""
+        self._followed[followed.partition] = self._followed.pop(followed.partition)
+        was_copied_at, followed.copied_at = followed.copied_at, now
+        if followed.is_busy:
+            self._in_busy[followed] = self._in_busy.pop(followed, None)
+        elif len(self._followed) >= self._context.options.busy_lane_from and now - was_copied_at < _BUSY_WITHIN_SECONDS:
+            self._to_busy[followed] = None
+            self._busy.wake()
+
+    # --- what holds a partition back
+
+    def _held_back_seconds(self, followed: Followed, now: float) -> float:
+        """For how long, about, the partition has to be left out; 0: not at all."""
+        if followed.pauses_until > now:
+            return followed.pauses_until - now
+        if followed.needs_flush and self._awaits_flush(followed, now):
+            return min(max(now - followed.flush_awaited_since, _FLUSH_WAIT_SECONDS), _FLUSH_WAIT_SECONDS_MAX)
+        return max((throttle.wait_seconds(now) for throttle in self._throttles(followed)), default=0.0)
+
+    def _throttles(self, followed: Followed) -> list[ReplicaThrottle]:
+        """Which throttles are for this partition: none for a copy that is in sync."""
+        context = self._context
+        if not (context.throttle.limits or context.move_throttle.limits):
+            return []
+        name, me = followed.partition.name, context.identity.me
+        record = context.image.partition(*name)
+        if record is not None and me in record.isr:
+            return []
+        throttles = [context.throttle] if context.throttle.limits else []
+        topic = context.image.topic(name.topic) if context.move_throttle.limits else None
+        if topic is not None and is_throttled(topic.configs.get(THROTTLED_REPLICAS, ""), name.partition, me.broker):
+            throttles.append(context.move_throttle)
+        return throttles
+
+    # --- taking answers
+
+    async def take(self, lane: FetchLane, ask: Ask, response: FetchResponse) -> None:
+        """Carry an answer out, partition by partition; one that is not in it has no news."""
+        now_ms = self._context.ports.clock.now_ms()
+        answered_at = asyncio.get_running_loop().time()
+        taken_bytes = 0
+        for topic in response.topics:
+            topic_id = topic.topic_id or b""
+            for result in topic.partitions:
+                asked = ask.asked.get((topic_id, result.partition))
+                if asked is None or is_no_news(asked, result):
+                    continue
+                taken_bytes += self._take_result(lane, asked, result, now_ms)
+                if taken_bytes >= _TURN_BYTES:
+                    taken_bytes = 0
+                    await asyncio.sleep(0)
+        for followed in ask.recovering:
+            # A partition without news has none of an error either.
+            if followed.pauses_until <= answered_at:
+                followed.went_well()
+                self._forget_asks()
+
+    def _take_result(self, lane: FetchLane, asked: Asked, result: FetchPartitionResult, now_ms: int) -> int:
+        followed = asked.followed
+        partition = followed.partition
+        if self._followed.get(partition) is not followed or not followed.is_followed_from(self.leader):
+            return 0
+        followed.question = None
+        self._forget_asks()
+        try:
+            size = take_result(asked, result, now_ms)
+        except ApiError as error:
+            self._partition_failed(followed, error)
+            return 0
+        except InvariantViolation as error:
+            self._partition_failed(followed, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+            context = {"message": f"copying {partition.name} broke an invariant", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+            return 0
+        except Exception as error:
+            logger.exception("copying %s failed", partition.name)
+            self._partition_failed(followed, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
+            return 0
+        followed.went_well()
+        if size:
+            self._copied(lane, followed, size)
+        return size
+
+    def _copied(self, lane: FetchLane, followed: Followed, size: int) -> None:
+        now = asyncio.get_running_loop().time()
+        self._note_copied(followed, now)
+        for throttle in self._throttles(followed):
+            throttle.took(size, now)
+        if followed.needs_flush and self._awaits_flush(followed, now):
+            lane.fresh_flushes[followed] = None
+
+    def _partition_failed(self, followed: Followed, error: ApiError) -> None:
+        self._context.metrics.replica_fetch_errors += 1
+        followed.failed(error, asyncio.get_running_loop().time(), self._context.ports.randomness)
+        if followed.is_worth_a_warning:
+            name = followed.partition.name
+            logger.warning("cannot copy %s from broker %d, trying again: %s", name, self.leader, error)
+
+    # --- flushes
+
+    def _awaits_flush(self, followed: Followed, now: float) -> bool:
+        """See to it that the end of its flush is heard of; False when it is over already."""
+        if not followed.awaits_flush:
+            followed.awaits_flush = followed.partition.when_flushed(partial(self._flushed, followed))
+            followed.flush_awaited_since = now
+        return followed.awaits_flush
+
+    def _flushed(self, followed: Followed) -> None:
+        followed.awaits_flush = False
+        self._forget_asks()
+        for lane in self._lanes:
+            lane.flushed(followed)
+
+
+def _is_quiet(followed: Followed, now: float) -> bool:
+    """Whether a busy partition has had no data for so long that it is not one any more."""
+    return now - followed.copied_at >= _QUIET_AFTER_SECONDS

@@ -1,0 +1,1 @@
+"""What every layer of the broker stands on: its settings, ports and workers, the request and its reply."""

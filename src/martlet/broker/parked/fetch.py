@@ -1,0 +1,321 @@
+"""A reader's fetch from arrival to answer: look at its partitions, wait while they hold too little, read, answer.
+
+Leaders and followers both serve readers up to their high watermark; a leader names a follower in the reader's rack
+where there is one. The fetches of followers go on from here in `replica_fetch.py`.
+
+Looking costs no disk access: partitions say where bytes lie and how many. Bytes are read once, when the answer goes
+out: on the event loop where they are in the page cache, in a thread where they are not.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from martlet.base.errors import ApiError, ErrorCode, StorageFailure
+from martlet.base.ids import TopicId
+from martlet.broker.ground.request import Link, Reply
+from martlet.broker.partitions.partition import Partition
+from martlet.broker.routing.leader_hint import add_leader_hints
+from martlet.broker.routing.read_replica import preferred_read_replica
+from martlet.broker.services import BrokerServices
+from martlet.log.log_slice import LogSlice
+from martlet.wire.api_keys import ApiKey
+from martlet.wire.compression import Compression
+from martlet.wire.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    NodeEndpoint,
+    encode_fetch_response,
+)
+
+_FIRST_FROM_FOLLOWERS: Final = 11
+"""Readers of older versions do not know that followers can serve them."""
+_FIRST_WITH_ZSTD: Final = 10
+"""Readers of older versions could do nothing with what a topic of `compression.type=zstd` holds."""
+_WAIT_MS_MAX: Final = 300_000
+"""A fetch waits no longer than this whatever it asks for, so that an abandoned one cannot stay for ever."""
+
+_TopicResults = list[tuple[str | None, bytes | None, list[FetchPartitionResult]]]
+
+
+class _Found(NamedTuple):
+    """Where one partition's answer stands and which bytes belong into it."""
+
+    partition: Partition
+    leader_epoch: int
+    slice: LogSlice
+    results: list[FetchPartitionResult]
+    position: int
+
+
+class Look:
+    """One look at every partition of a request."""
+
+    __slots__ = ("answer", "complete", "found", "has_errors", "partitions", "size")
+
+    def __init__(self) -> None:
+        self.answer: _TopicResults = []
+        self.found: list[_Found] = []
+        self.partitions: list[Partition] = []
+        self.size = 0
+        self.has_errors = False
+        self.complete = False
+        """Something that must not wait: an error, a divergence, or a partition that gave all it may."""
+
+
+class WaitingFetch:
+    """A fetch that is being served; answered exactly once."""
+
+    __slots__ = ("_broker", "_link", "_parked_look", "_reply", "_request", "_retry_scheduled", "_timer")
+
+    def __init__(self, broker: BrokerServices, request: FetchRequest, link: Link, reply: Reply) -> None:
+        self._broker = broker
+        self._request = request
+        self._link = link
+        self._reply = reply
+        self._parked_look: Look | None = None
+        """What was seen last, while the fetch waits."""
+        self._retry_scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Answer now, or wait for the partitions to change."""
+        look = self._look()
+        if self._is_enough(look):
+            self._read_and_send(look)
+        else:
+            self._park(look)
+
+    # --- looking
+
+    def _is_enough(self, look: Look) -> bool:
+        request = self._request
+        return look.complete or look.size >= request.min_bytes or request.max_wait_ms <= 0 or not request.topics
+
+    def _look(self) -> Look:
+        look = Look()
+        broker = self._broker
+        room = min(self._request.max_bytes, broker.settings.fetch_bytes_max)
+        may_act = broker.partitions.may_act()
+        for topic in self._request.topics:
+            name = topic.name
+            if name is None:
+                known = broker.image.topic_by_id(TopicId(topic.topic_id or b""))
+                name = known.name if known is not None else None
+            results: list[FetchPartitionResult] = []
+            for asked in topic.partitions:
+                try:
+                    if not may_act:
+                        broker.partitions.check_acting()
+                    if name is None:
+                        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+                    result = self._look_at(look, name, asked, results, max(room - look.size, 0))
+                except ApiError as error:
+                    look.complete = look.has_errors = True
+                    result = FetchPartitionResult(asked.partition, _told_to_readers(error.code))
+                except StorageFailure as failure:
+                    look.complete = True
+                    result = self._failed(look, look.partitions[-1], asked.partition, failure)
+                if result is not None:
+                    results.append(result)
+            if results:
+                look.answer.append((topic.name, topic.topic_id, results))
+        return look
+
+    def _look_at(
+        self, look: Look, topic: str, asked: FetchPartition, results: list[FetchPartitionResult], room: int
+    ) -> FetchPartitionResult | None:
+        """The result for one partition without its records; None leaves it out of the answer."""
+        table = self._broker.partitions
+        version = self._reply.header.api_version
+        may_follow = version >= _FIRST_FROM_FOLLOWERS
+        partition = (table.readable if may_follow else table.get)(topic, asked.partition)
+        look.partitions.append(partition)
+        partition.check_online()
+        partition.check_leader_epoch(asked.current_leader_epoch)
+        log = partition.log
+        if version < _FIRST_WITH_ZSTD and log.options.compression == Compression.ZSTD:
+            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if partition.leader is None:
+            _check_reaches(partition, asked.fetch_offset)
+        diverging = diverging_epoch(partition, asked)
+        if diverging is not None:
+            look.complete = True
+            return FetchPartitionResult(asked.partition, diverging_epoch=diverging)
+        watermark = partition.high_watermark
+        if partition.leader is not None and self._request.rack_id:
+            nearer = preferred_read_replica(
+                partition, self._broker.image, rack=self._request.rack_id, fetch_offset=asked.fetch_offset
+            )
+            if nearer is not None:
+                look.complete = True
+                return FetchPartitionResult(
+                    asked.partition, 0, watermark, watermark, log.log_start_offset, preferred_read_replica=nearer
+                )
+        limit = min(room, asked.partition_max_bytes)
+        piece = partition.locate(asked.fetch_offset, max_bytes=limit, at_least_one=not look.size)
+        self._take(look, partition, piece, results)
+        return FetchPartitionResult(asked.partition, 0, watermark, watermark, log.log_start_offset)
+
+    def _take(self, look: Look, partition: Partition, piece: LogSlice, results: list[FetchPartitionResult]) -> None:
+        """Note that the result which comes next in `results` is to hold this piece."""
+        if piece.size:
+            look.size += piece.size
+            look.complete = look.complete or piece.is_final
+            look.found.append(_Found(partition, partition.leader_epoch, piece, results, len(results)))
+
+    # --- waiting
+
+    def _park(self, look: Look) -> None:
+        self._parked_look = look
+        for partition in look.partitions:
+            self._wait_on(partition)
+        self._reply.on_abandoned = self._unpark
+        self._broker.metrics.parked_fetches += 1
+        wait_ms = min(self._request.max_wait_ms, _WAIT_MS_MAX)
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._waited_enough)
+
+    def _changed(self) -> None:
+        # Many appends may come in one turn of the loop; one look after it sees them all.
+        if not self._retry_scheduled:
+            self._retry_scheduled = True
+            asyncio.get_running_loop().call_soon(self._retry)
+
+    def _retry(self) -> None:
+        self._retry_scheduled = False
+        if self._timer is None:
+            return
+        look = self._look()
+        if self._is_enough(look):
+            self._unpark()
+            self._read_and_send(look)
+        elif self._parked_look is not None:
+            before, self._parked_look = self._parked_look, look
+            if look.partitions != before.partitions:  # a topic was deleted and made anew
+                for partition in before.partitions:
+                    self._leave(partition)
+                for partition in look.partitions:
+                    self._wait_on(partition)
+
+    def _waited_enough(self) -> None:
+        look = self._parked_look
+        self._unpark()
+        # Who is woken at every change need not look again when there was none.
+        self._read_and_send(self._look() if look is None or self._retry_scheduled else look)
+
+    def _unpark(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._broker.metrics.parked_fetches -= 1
+        if self._parked_look is not None:
+            for partition in self._parked_look.partitions:
+                self._leave(partition)
+            self._parked_look = None
+
+    def _wait_on(self, partition: Partition) -> None:
+        partition.add_fetch_waiter(self._changed)
+
+    def _leave(self, partition: Partition) -> None:
+        partition.remove_fetch_waiter(self._changed)
+
+    # --- reading and answering
+
+    def _read_and_send(self, look: Look) -> None:
+        contents: list[bytes | StorageFailure] = []
+        for found in look.found:
+            content = _read_now(found.slice)
+            if content is None:
+                break
+            contents.append(content)
+        else:
+            self._send(look, contents)
+            return
+        reading = self._broker.partitions.readers.run(lambda: [_read(found.slice) for found in look.found])
+        reading.add_done_callback(lambda done: self._send(look, _as_it_was(look, done.result())))
+
+    def _send(self, look: Look, contents: list[bytes | StorageFailure]) -> None:
+        for found, content in zip(look.found, contents, strict=True):
+            result = found.results[found.position]
+            if isinstance(content, StorageFailure):
+                with contextlib.suppress(StorageFailure):
+                    found.partition.log.find_damage_at(found.slice)
+                found.results[found.position] = self._failed(look, found.partition, result.partition, content)
+                continue
+            self._count(found.partition, len(content))
+            found.results[found.position] = result._replace(records=content)
+        endpoints: Sequence[NodeEndpoint] = ()
+        if look.has_errors:
+            endpoints = add_leader_hints(self._broker, self._link, look.answer)
+            codes = (result.error_code for *_, results in look.answer for result in results)
+            self._broker.metrics.count_errors(ApiKey.FETCH, codes)
+        self._answered()
+        self._reply.send(encode_fetch_response(self._reply.header.api_version, look.answer, node_endpoints=endpoints))
+
+    def _failed(self, look: Look, partition: Partition, index: int, failure: StorageFailure) -> FetchPartitionResult:
+        look.has_errors = True
+        return FetchPartitionResult(index, self._broker.partitions.read_failed(partition, failure))
+
+    def _count(self, partition: Partition, size: int) -> None:
+        counters = partition.counters
+        counters.bytes_out += size
+        counters.fetches += 1
+
+    def _answered(self) -> None:
+        """The answer is about to go out."""
+
+
+def diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
+    """Where the reader's history leaves ours, if it does: it names the epoch of the last batch it has read."""
+    if asked.last_fetched_epoch < 0 or partition.history_fault is not None:
+        return None
+    log = partition.log
+    epoch, end_offset = log.epochs.end_offset_for(asked.last_fetched_epoch, log_end_offset=log.end_offset)
+    if epoch < 0:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
+        return EpochEndOffset(epoch, end_offset)
+    return None
+
+
+def _check_reaches(partition: Partition, offset: int) -> None:
+    """What a follower does not have, or does not know to be committed, its leader may: the reader is to ask there.
+
+    A copy may fall behind its readers, as on a new disk, and says neither OFFSET_OUT_OF_RANGE then nor that the
+    reader's history has parted from its own: who takes either for the last word starts over, or skips messages.
+    """
+    if offset > partition.high_watermark:
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
+
+
+def _told_to_readers(code: ErrorCode) -> ErrorCode:
+    # Consumers do not expect to hear from a fetch that there is no leader; this makes them look for one.
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.LEADER_NOT_AVAILABLE else code
+
+
+def _as_it_was(look: Look, contents: list[bytes | StorageFailure]) -> list[bytes | StorageFailure]:
+    """What was read, without that of partitions which got another leader meanwhile: they may have been cut."""
+    for number, found in enumerate(look.found):
+        if found.partition.leader_epoch != found.leader_epoch:
+            result = found.results[found.position]
+            found.results[found.position] = FetchPartitionResult(result.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            look.has_errors = True
+            contents[number] = b""
+    return contents
+
+
+def _read(piece: LogSlice) -> bytes | StorageFailure:
+    try:
+        return piece.read()
+    except StorageFailure as failure:
+        return failure
+
+
+def _read_now(piece: LogSlice) -> bytes | StorageFailure | None:
+    try:
+        return piece.read_now()
+    except StorageFailure as failure:
+        return failure

@@ -1,0 +1,107 @@
+"""A follower's fetch from arrival to answer: it proves what the follower holds, and gets all the leader has.
+
+Unlike a reader's fetch it is served up to the end of the log, is woken by appends, and is answered at once when the
+leader knows of a higher high watermark than the follower. What the follower holds is taken note of once, on arrival,
+and only where its history agrees with the leader's: a diverging fetch proves nothing. A partition of which there is
+nothing new to tell is left out of the answer, because a follower may ask for thousands and hear of few.
+
+Proved by: tests/unit/broker/test_replica_fetch.py
+"""
+
+from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.ids import Member
+from martlet.broker.ground.request import Link, Reply
+from martlet.broker.parked.fetch import Look, WaitingFetch, diverging_epoch
+from martlet.broker.partitions.partition import Partition
+from martlet.broker.services import BrokerServices
+from martlet.wire.fetch import (
+    UNKNOWN_HIGH_WATERMARK,
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+)
+
+
+class WaitingReplicaFetch(WaitingFetch):
+    """The fetch of one follower, for all partitions that it follows from here."""
+
+    __slots__ = ("_follower", "_has_arrived", "_now_ms", "_telling")
+
+    def __init__(
+        self, broker: BrokerServices, request: FetchRequest, link: Link, reply: Reply, follower: Member
+    ) -> None:
+        super().__init__(broker, request, link, reply)
+        self._follower = follower
+        self._has_arrived = False
+        self._now_ms = broker.clock.monotonic_ms()
+        self._telling: list[tuple[Partition, int]] = []
+        """The high watermarks that the answer holds."""
+
+    def _look(self) -> Look:
+        self._telling.clear()
+        look = super()._look()
+        self._has_arrived = True
+        return look
+
+    def _look_at(
+        self, look: Look, topic: str, asked: FetchPartition, results: list[FetchPartitionResult], room: int
+    ) -> FetchPartitionResult | None:
+        partition = self._broker.partitions.get(topic, asked.partition)
+        look.partitions.append(partition)
+        leader = partition.leader
+        if leader is None:
+            raise partition.closed_with or ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        leader.check_fetch(self._follower, asked.current_leader_epoch)
+        partition.check_history()
+        log = partition.log
+        start_offset, end_offset, fetch_offset = log.log_start_offset, log.end_offset, asked.fetch_offset
+        if asked.last_fetched_epoch != log.epochs.latest_epoch or fetch_offset > end_offset:
+            diverging = diverging_epoch(partition, asked)
+            if diverging is not None:
+                look.complete = True
+                return FetchPartitionResult(asked.partition, diverging_epoch=diverging)
+        if not start_offset <= fetch_offset <= end_offset:
+            # Beyond the end with no history to compare: an empty copy, which can begin anew where our log does.
+            look.complete = look.has_errors = True
+            return FetchPartitionResult(asked.partition, ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=start_offset)
+        if not self._has_arrived:
+            partition.replica_fetched(
+                self._follower,
+                leader_epoch=asked.current_leader_epoch,
+                fetch_offset=fetch_offset,
+                now_ms=self._now_ms,
+                log_start_offset=asked.log_start_offset,
+            )
+        if fetch_offset < end_offset:
+            limit = min(room, asked.partition_max_bytes)
+            piece = log.locate(fetch_offset, max_bytes=limit, end_offset=end_offset, at_least_one=not look.size)
+            self._take(look, partition, piece, results)
+        watermark = partition.high_watermark
+        if self._knows(partition, asked, watermark):
+            if fetch_offset == end_offset and asked.log_start_offset >= start_offset:
+                return None  # no news
+        else:
+            look.complete = True
+        self._telling.append((partition, watermark))
+        return FetchPartitionResult(asked.partition, 0, watermark, watermark, start_offset)
+
+    def _knows(self, partition: Partition, asked: FetchPartition, watermark: int) -> bool:
+        """Whether the follower has heard of this high watermark."""
+        known = asked.high_watermark
+        if known == UNKNOWN_HIGH_WATERMARK:
+            known = partition.told_high_watermarks.get(self._follower.broker, -1)
+        return watermark <= known
+
+    def _wait_on(self, partition: Partition) -> None:
+        partition.add_replica_waiter(self._changed)
+
+    def _leave(self, partition: Partition) -> None:
+        partition.remove_replica_waiter(self._changed)
+
+    def _count(self, partition: Partition, size: int) -> None:
+        partition.counters.replica_bytes_out += size
+
+    def _answered(self) -> None:
+        for partition, watermark in self._telling:
+            if partition.is_leading:
+                partition.told_high_watermarks[self._follower.broker] = watermark
