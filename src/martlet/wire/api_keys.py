@@ -106,6 +106,16 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
 
 
+class Versions(NamedTuple):
+    """A whole, contiguous range of versions of one API."""
+
+    first: int
+    last: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
+
+
 NEVER_FLEXIBLE: Final = 1 << 15
 """Larger than any version a header can carry: the API has no flexible version."""
 

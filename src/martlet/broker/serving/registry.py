@@ -7,21 +7,11 @@ an API whose messages go through the generic codec, or `start`, for the two that
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from martlet.broker.ground.request import Link, Reply, RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.wire.api_keys import ApiKey
-
-
-class Versions(NamedTuple):
-    """A whole, contiguous range of versions of one API."""
-
-    first: int
-    last: int
-
-    def __contains__(self, version: object) -> bool:
-        return isinstance(version, int) and self.first <= version <= self.last
+from martlet.wire.api_keys import ApiKey, Versions
 
 
 class MessageHandler(Protocol):
