@@ -41,7 +41,7 @@ class SourceFile:
 
 @cache
 def text_files() -> tuple[SourceFile, ...]:
-    """Every text file of the project, whether or not it is under version control yet."""
+    """Every text file of the project, whether or not it is under version control yet; `.git` is one in a worktree."""
     return tuple(SourceFile(str(path.relative_to(ROOT)), path.read_text("utf-8")) for path in sorted(_walk(ROOT)))
 
 
@@ -61,5 +61,5 @@ def _walk(folder: Path) -> Iterator[Path]:
             is_hidden = path.name.startswith(".") and path.name != ".ci"
             if not is_hidden and path.name not in _NOT_OURS and not path.name.endswith(".egg-info"):
                 yield from _walk(path)
-        elif path.suffix in _TEXT_ENDINGS and not path.is_symlink():
+        elif path.suffix in _TEXT_ENDINGS and not path.is_symlink() and path.name != ".git":
             yield path
