@@ -34,7 +34,7 @@ def simulated_ports(host: SimHost) -> BrokerPorts:
         disk=host.disk,
         randomness=host.randomness,
         open_store=open_store,
-        run_beside=run_as_task,
+        run_in_background=run_as_task,
         make_workers=LoopWorkers,
         host_name=lambda: host.name,
         bind=bind,

@@ -1,10 +1,10 @@
 """Work that goes on while the broker's event loop is busy: in a thread with an event loop of its own.
 
-Rules: what runs beside shares nothing with the broker but plain values that one side writes and the other reads; it
-opens its own connections. In a simulation there are no threads, and a task of the same loop takes the place. Work that
-raises is reported to the broker's loop, once.
+Rules: background work shares nothing with the broker but plain values that one side writes and the other reads; it
+opens its own connections. In a simulation there are no threads, and a task of the same loop takes the place. An
+exception of the work is reported to the broker's loop, once.
 
-Proved by: tests/unit/broker/test_beside.py
+Proved by: tests/unit/broker/test_background.py
 """
 
 import asyncio
@@ -17,7 +17,7 @@ Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 OnFailure: TypeAlias = Callable[[BaseException], None]
 
 
-class Beside(Protocol):
+class BackgroundWork(Protocol):
     """Work under way."""
 
     async def aclose(self) -> None:
@@ -25,8 +25,8 @@ class Beside(Protocol):
         ...
 
 
-RunBeside: TypeAlias = Callable[[Work, str, OnFailure], Beside]
-"""Given the work, its name, and whom to tell when it raises."""
+RunInBackground: TypeAlias = Callable[[Work, str, OnFailure], BackgroundWork]
+"""Given the work, its name, and what to call when it raises."""
 
 
 class _Thread:
@@ -77,11 +77,11 @@ def _report(task: asyncio.Task[None], on_failure: OnFailure) -> None:
         on_failure(error)
 
 
-def run_in_thread(work: Work, name: str, on_failure: OnFailure) -> Beside:
+def run_in_thread(work: Work, name: str, on_failure: OnFailure) -> BackgroundWork:
     """A thread of its own, with an event loop of its own."""
     return _Thread(work, name, on_failure)
 
 
-def run_as_task(work: Work, name: str, on_failure: OnFailure) -> Beside:
+def run_as_task(work: Work, name: str, on_failure: OnFailure) -> BackgroundWork:
     """A task of the running loop: for simulations."""
     return _Task(work, name, on_failure)

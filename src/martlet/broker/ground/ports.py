@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from martlet.base.clock import Clock, SystemClock
 from martlet.base.disk import Disk, SystemDisk
 from martlet.base.randomness import Randomness, SystemRandomness
-from martlet.broker.ground.background import RunBeside, run_in_thread
+from martlet.broker.ground.background import RunInBackground, run_in_thread
 from martlet.broker.ground.request import Address
 from martlet.broker.ground.workers import MakeWorkers, ThreadWorkers
 from martlet.broker.membership.directory_lock import hold_directory
@@ -40,7 +40,7 @@ class BrokerPorts:
     randomness: Randomness = field(default_factory=SystemRandomness)
     open_store: OpenStore = open_metadata_store
     """Opens a connection of the caller's own to the metadata store that the settings name."""
-    run_beside: RunBeside = run_in_thread
+    run_in_background: RunInBackground = run_in_thread
     """Runs what must go on while the event loop is busy; in a simulation a task does (`run_as_task`)."""
     make_workers: MakeWorkers = ThreadWorkers
     """Makes those who wait for the device; in a simulation the loop does (`LoopWorkers`)."""

@@ -1,7 +1,7 @@
 """Keeps this process's lease in the metadata store, and fences the process when it cannot.
 
 Rules: `may_act` is the one question that everything which serves as a leader asks, and its answer rests on the local
-clock alone (`LeaseTerm` of `martlet.cluster.leases`). Renewals run beside the event loop, over a connection of their
+clock alone (`LeaseTerm` of `martlet.cluster.leases`). Renewals run in the background, over a connection of their
 own, so that a busy broker keeps its lease; they are made only while the broker's vital signs are fresh, so that a
 stuck one loses it.
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from martlet.base.errors import DiskFull, MartletError
-from martlet.broker.ground.background import Beside, RunBeside
+from martlet.broker.ground.background import BackgroundWork, RunInBackground
 from martlet.broker.ground.ports import BrokerPorts
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.ground.vital_signs import VitalSigns
@@ -72,7 +72,7 @@ class LeaseKeeper:
     ) -> None:
         """`show` makes the process alive under a lease; False: it lost a comparison and is to be tried again."""
         self._open_store = ports.open_store
-        self._run_beside: RunBeside = ports.run_beside
+        self._run_in_background: RunInBackground = ports.run_in_background
         self._clock = ports.clock
         self._settings = settings
         self._lease_ms = settings.lease_ms
@@ -84,7 +84,7 @@ class LeaseKeeper:
         self._held: _Held | None = None
         self._answered_ms = self._clock.monotonic_ms()
         self._regaining: asyncio.Task[None] | None = None
-        self._renewals: Beside | None = None
+        self._renewals: BackgroundWork | None = None
         self._complaint = ""
         self._is_silent = False
         self._is_cut_off = False
@@ -127,7 +127,7 @@ class LeaseKeeper:
 
     def start(self) -> None:
         """Begin to renew what was obtained."""
-        self._renewals = self._run_beside(self._renew, "martlet-lease", self._on_failure)
+        self._renewals = self._run_in_background(self._renew, "martlet-lease", self._on_failure)
 
     def let_go(self) -> None:
         """Act no more, for good: somebody else is this broker now."""
@@ -177,7 +177,7 @@ class LeaseKeeper:
         if error is not None:
             self._on_failure(error)
 
-    # --- beside the event loop
+    # --- in the background
 
     async def _renew(self) -> None:
         store: MetaStore | None = None

@@ -1,4 +1,4 @@
-"""Work beside the event loop: it goes on while the loop is busy, ends when it is told to, and its failure is heard."""
+"""Work in the background: it goes on while the event loop is busy, ends when closed, and its failure is reported."""
 
 import asyncio
 import threading
@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from martlet.broker.ground.background import RunBeside, run_as_task, run_in_thread
+from martlet.broker.ground.background import RunInBackground, run_as_task, run_in_thread
 
 BOTH = pytest.mark.parametrize("run", [run_in_thread, run_as_task])
 
@@ -19,17 +19,17 @@ async def test_a_thread_works_while_the_event_loop_is_stuck() -> None:
             seen.append(threading.current_thread().name)
             await asyncio.sleep(0.01)
 
-    beside = run_in_thread(work, "martlet-test", lambda error: None)
+    background = run_in_thread(work, "martlet-test", lambda error: None)
     time.sleep(0.3)
     count = len(seen)
-    await beside.aclose()
+    await background.aclose()
     assert count > 3
     assert set(seen) == {"martlet-test"}
     assert "martlet-test" not in {thread.name for thread in threading.enumerate()}
 
 
 @BOTH
-async def test_closing_lets_the_work_tidy_up(run: RunBeside) -> None:
+async def test_closing_lets_the_work_tidy_up(run: RunInBackground) -> None:
     tidied: list[bool] = []
 
     async def work() -> None:
@@ -39,22 +39,22 @@ async def test_closing_lets_the_work_tidy_up(run: RunBeside) -> None:
             await asyncio.sleep(0)
             tidied.append(True)
 
-    beside = run(work, "martlet-test", lambda error: None)
+    background = run(work, "martlet-test", lambda error: None)
     await asyncio.sleep(0.05)
-    await beside.aclose()
+    await background.aclose()
     assert tidied == [True]
 
 
 @BOTH
-async def test_a_failure_is_told_once_and_closing_is_still_possible(run: RunBeside) -> None:
+async def test_a_failure_is_reported_once_and_closing_is_still_possible(run: RunInBackground) -> None:
     failures: list[BaseException] = []
 
     async def work() -> None:
         raise LookupError("nothing there")
 
-    beside = run(work, "martlet-test", failures.append)
+    background = run(work, "martlet-test", failures.append)
     async with asyncio.timeout(5):
         while not failures:
             await asyncio.sleep(0.01)
-    await beside.aclose()
+    await background.aclose()
     assert [type(failure) for failure in failures] == [LookupError]
