@@ -21,8 +21,8 @@ from typing import IO, Any, Final, cast
 
 from bench.payments import CardPayment, PaymentsPlan, expected_alerts, make_payments
 from bench.processes import ROOT, BrokerProcess, end_with_children
+from martlet.base.addresses import parse_bootstrap
 from martlet.base.ids import TopicPartition
-from martlet.client.addresses import parse_bootstrap
 from martlet.client.admin import Admin, NewTopic
 from martlet.client.cluster import Cluster
 from martlet.client.fetcher import Fetcher, FetcherOptions

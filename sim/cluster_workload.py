@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from martlet.base.addresses import Address
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicPartition
 from martlet.client.accumulator import Delivery
-from martlet.client.addresses import Address
 from martlet.client.admin import Admin, NewTopic
 from martlet.client.cluster import Cluster
 from martlet.client.errors import ClientError, OutcomeUnknown

@@ -5,12 +5,12 @@ import contextlib
 import socket
 from typing import Any, Final, cast
 
+from martlet.base.addresses import Address
 from martlet.base.clock import Clock
 from martlet.base.ids import TopicPartition
 from martlet.broker.app import BrokerApp
 from martlet.broker.ground.background import run_as_task
 from martlet.broker.ground.ports import BrokerPorts
-from martlet.broker.ground.request import Address
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.ground.workers import LoopWorkers
 from martlet.cluster.store import MetaStore

@@ -13,10 +13,10 @@ import asyncio
 from dataclasses import dataclass, field
 from functools import partial
 
+from martlet.base.addresses import Address
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicPartition
 from martlet.client.accumulator import Delivery
-from martlet.client.addresses import Address
 from martlet.client.admin import Admin, NewTopic
 from martlet.client.cluster import Cluster
 from martlet.client.errors import ClientError

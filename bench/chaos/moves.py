@@ -10,9 +10,9 @@ import random
 import threading
 from typing import Final
 
+from martlet.base.addresses import parse_bootstrap
 from martlet.base.errors import MartletError
 from martlet.base.ids import TopicPartition
-from martlet.client.addresses import parse_bootstrap
 from martlet.client.cluster import Cluster
 from martlet.client.cluster_admin import ClusterAdmin
 from martlet.client.options import ClientOptions

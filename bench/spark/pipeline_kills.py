@@ -33,9 +33,9 @@ import pyarrow.parquet as pq
 from bench.processes import ROOT, BrokerProcess, end_with_children
 from bench.report import say
 from bench.spark.cluster import SparkCluster
+from martlet.base.addresses import parse_bootstrap
 from martlet.base.errors import MartletError
 from martlet.base.ids import TopicPartition
-from martlet.client.addresses import parse_bootstrap
 from martlet.client.admin import Admin, NewTopic
 from martlet.client.cluster import Cluster
 from martlet.client.fetcher import Fetcher

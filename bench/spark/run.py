@@ -32,8 +32,8 @@ from bench.processes import BrokerProcess
 from bench.report import Figure, ratio_at_least, say
 from bench.rounds import Context, in_turn, settle
 from bench.spark.connector import connector_jars
+from martlet.base.addresses import parse_bootstrap
 from martlet.base.ids import TopicPartition
-from martlet.client.addresses import parse_bootstrap
 from martlet.client.cluster import Cluster
 from martlet.client.fetcher import Fetcher
 from martlet.client.offsets import offset_ranges

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from sim.store import SimStore, SimStoreState
 
+from martlet.base.addresses import Address
 from martlet.base.clock import Clock
 from martlet.base.errors import ErrorCode
 from martlet.broker.app import BrokerApp
 from martlet.broker.ground.ports import BrokerPorts
 from martlet.broker.ground.settings import BrokerSettings
-from martlet.client.addresses import Address
 from martlet.client.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, METADATA
 from martlet.client.connection import Connection
 from martlet.client.options import ClientOptions

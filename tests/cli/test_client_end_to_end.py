@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from martlet.base.addresses import parse_bootstrap
 from martlet.base.ids import TopicPartition
-from martlet.client.addresses import parse_bootstrap
 from martlet.client.admin import Admin, NewTopic
 from martlet.client.cluster import Cluster
 from martlet.client.fetcher import Fetcher

@@ -8,7 +8,7 @@ from sim.host import SimHost
 from sim.simulated_broker import KAFKA_PORT, StopRequest, broker_settings, run_broker
 from sim.world import SimWorld
 
-from martlet.client.addresses import Address
+from martlet.base.addresses import Address
 from martlet.client.cluster import Cluster
 from martlet.client.options import ClientOptions
 from martlet.client.producer import Producer

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from sim.simulated_broker import KAFKA_PORT
 
+from martlet.base.addresses import Address
 from martlet.base.errors import ErrorCode
-from martlet.client.addresses import Address
 from martlet.client.admin import Admin, NewTopic
 from martlet.client.apis import Api
 from martlet.client.connection import Connection

@@ -12,12 +12,12 @@ from sim.host import SimHost
 from sim.simulated_broker import KAFKA_PORT, broker_settings, log_directory, simulated_ports
 from sim.world import SimWorld
 
+from martlet.base.addresses import Address
 from martlet.base.errors import ApiError
 from martlet.base.ids import TopicPartition
 from martlet.broker.app import BrokerApp
 from martlet.broker.following.connection import ReplicaFetchOptions
 from martlet.broker.partitions.partition import Partition
-from martlet.client.addresses import Address
 from martlet.client.admin import Admin, NewTopic
 from martlet.client.cluster import Cluster
 from martlet.client.errors import ClientError

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from martlet import __version__
+from martlet.base.addresses import Address, parse_address
 from martlet.base.disk import Disk
 from martlet.base.errors import DiskFull, ErrorCode, InvariantViolation, StorageFailure
 from martlet.base.ids import BrokerId, Member, TopicId, TopicPartition
@@ -39,7 +40,6 @@ from martlet.broker.following.connection import ReplicaFetchOptions, ReplicaPort
 from martlet.broker.following.request import ReplicaIdentity
 from martlet.broker.ground.disk_space import DiskSpace
 from martlet.broker.ground.ports import BrokerPorts
-from martlet.broker.ground.request import Address, parse_address
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.handlers import SERVED
 from martlet.broker.leading.in_sync_keeper import InSyncKeeper

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from martlet.base.addresses import Address, parse_address
 from martlet.base.clock import Clock
 from martlet.base.ids import BrokerId, Member
 from martlet.broker.administration.producer_ids import ProducerIdPool
 from martlet.broker.administration.topic_admin import TopicAdmin
 from martlet.broker.coordinators.group_coordinator import GroupCoordinator
-from martlet.broker.ground.request import Address, Link, parse_address
+from martlet.broker.ground.request import Link
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.topic_settings import TopicSettings

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
+from martlet.base.addresses import parse_address
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
-from martlet.client.addresses import parse_address
 from martlet.cluster.store import StoreRefused
 
 DEFAULT_FILE: Final = "martlet.toml"
@@ -232,7 +232,7 @@ def _text(key: str, value: object, where: str) -> str:
 
 def _check_metadata(text: str, where: str) -> None:
     # Imported here: most commands never need a store, and this one brings TLS with it.
-    from martlet.stores.etcd_options import parse_address as parse_etcd_address
+    from martlet.stores.etcd_options import parse_etcd_address
 
     try:
         parse_etcd_address(text)

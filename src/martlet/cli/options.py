@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from martlet.base.addresses import Address, parse_bootstrap
 from martlet.base.clock import SystemClock
 from martlet.cli.start_position import Start, parse_start
-from martlet.client.addresses import Address, parse_bootstrap
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -4,8 +4,8 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from martlet.base.addresses import Address, parse_bootstrap
 from martlet.cli.options import Target
-from martlet.client.addresses import Address, parse_bootstrap
 from martlet.client.options import ClientOptions
 
 if TYPE_CHECKING:

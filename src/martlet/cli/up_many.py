@@ -22,12 +22,12 @@ from typing import BinaryIO, Final, NamedTuple
 
 import click
 
+from martlet.base.addresses import Address, parse_address
 from martlet.cli.configuration import Configuration, SettingsError, load_configuration
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
 from martlet.cli.output import format_count, is_terminal, print_facts, print_note, print_table
 from martlet.cli.supervised import Child, ChildNotStarted
-from martlet.client.addresses import Address, parse_address
 
 Flags = Mapping[str, tuple[str, str]]
 

@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple, Self, TypeVar
 
+from martlet.base.addresses import Address
 from martlet.base.errors import ERROR_TABLE, ApiError, ErrorCode, error_code
 from martlet.base.ids import TopicPartition
 from martlet.base.randomness import Randomness, SystemRandomness
-from martlet.client.addresses import Address
 from martlet.client.apis import METADATA
 from martlet.client.connection import Connection
 from martlet.client.errors import ClientError, ConnectionFailed

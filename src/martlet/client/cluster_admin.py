@@ -8,9 +8,9 @@ Results for single partitions are returned, not raised: one that fails does not 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from martlet.base.addresses import Address
 from martlet.base.errors import ERROR_TABLE, ApiError, error_code
 from martlet.base.ids import TopicPartition
-from martlet.client.addresses import Address
 from martlet.client.admin import ResourceType
 from martlet.client.answers import check, only
 from martlet.client.apis import (

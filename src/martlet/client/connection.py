@@ -17,9 +17,9 @@ from collections import deque
 from typing import Final, NamedTuple, Self, TypeVar, cast
 
 import martlet
+from martlet.base.addresses import Address
 from martlet.base.errors import ApiError, ErrorCode, ProtocolViolation, error_code
 from martlet.base.invariant import invariant
-from martlet.client.addresses import Address
 from martlet.client.apis import API_VERSIONS, Api
 from martlet.client.errors import ConnectionFailed, ConnectionLost, RequestTimedOut, reason_of
 from martlet.client.options import ClientOptions

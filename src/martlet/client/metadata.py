@@ -7,9 +7,9 @@ behind does not undo what a newer one has told.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from martlet.base.addresses import Address
 from martlet.base.errors import ERROR_TABLE, ApiError, ErrorCode, error_code
 from martlet.base.ids import NO_TOPIC_ID
-from martlet.client.addresses import Address
 from martlet.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from martlet.client.addresses import parse_bootstrap
+from martlet.base.addresses import parse_bootstrap
 from martlet.client.cluster import Cluster
 from martlet.client.errors import ClientError
 from martlet.client.retrying import Retrying

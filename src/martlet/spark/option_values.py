@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from martlet.base.addresses import parse_bootstrap
 from martlet.base.ids import TopicPartition
-from martlet.client.addresses import parse_bootstrap
 from martlet.spark.failures import OptionRefused
 
 _TRUE: Final = frozenset({"true", "yes", "1"})

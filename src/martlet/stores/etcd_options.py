@@ -80,7 +80,7 @@ class EtcdOptions:
             raise StoreRefused("a password for etcd was given without a user")
 
 
-def parse_address(text: str) -> EtcdAddress:
+def parse_etcd_address(text: str) -> EtcdAddress:
     """Read an `etcd://` address."""
     if not text.startswith(SCHEME):
         raise StoreRefused(f"{text!r} is no etcd address; {_FORM}")

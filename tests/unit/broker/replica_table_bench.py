@@ -15,10 +15,11 @@ from sim.clock import SimClock
 from sim.disk import SimDisk
 from sim.randomness import SimRandomness
 
+from martlet.base.addresses import Address
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId
 from martlet.broker.app import follow_metadata
-from martlet.broker.ground.request import Address, Link, Reply
+from martlet.broker.ground.request import Link, Reply
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.handlers import fetch, produce
 from martlet.broker.partitions.partition import Partition

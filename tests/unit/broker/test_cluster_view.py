@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import cast
 
+from martlet.base.addresses import Address
 from martlet.base.ids import BrokerId
-from martlet.broker.ground.request import Address, Link
+from martlet.broker.ground.request import Link
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.routing.cluster_view import (
     address_of,

@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 from sim.clock import SimClock
 
-from martlet.broker.ground.request import Address, Link, Reply
+from martlet.base.addresses import Address
+from martlet.broker.ground.request import Link, Reply
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.serving.connection import KafkaConnection
 from martlet.broker.serving.dispatch import Dispatcher

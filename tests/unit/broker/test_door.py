@@ -13,8 +13,8 @@ from sim.remote_store import STORE_NAME
 from sim.simulated_broker import KAFKA_PORT
 from sim.world import SimWorld
 
+from martlet.base.addresses import Address
 from martlet.base.clock import SystemClock
-from martlet.broker.ground.request import Address
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.partitions.topic_settings import static_configs
 from martlet.broker.serving.dispatch import Dispatcher

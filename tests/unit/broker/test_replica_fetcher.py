@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from sim.world import SimWorld
 
+from martlet.base.addresses import Address
 from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicPartition
-from martlet.client.addresses import Address
 from martlet.client.connection import Connection
 from martlet.cluster.keys import broker_config_key
 from martlet.cluster.move_throttle import THROTTLED_RATE, THROTTLED_REPLICAS

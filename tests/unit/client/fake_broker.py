@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Self, TypeAlias
 
 from sim.randomness import SimRandomness
 
+from martlet.base.addresses import Address
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import TopicPartition
-from martlet.client.addresses import Address
 from martlet.client.cluster import Cluster
 from martlet.client.options import ClientOptions
 from martlet.wire import message_codec

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from martlet.base.addresses import Address
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicPartition
-from martlet.client.addresses import Address
 from martlet.client.cluster import Cluster, Lane, Leader
 from martlet.client.errors import ConnectionFailed
 from martlet.client.metadata import Metadata

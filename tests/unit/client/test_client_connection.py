@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from martlet.base.addresses import Address
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.client.addresses import Address
 from martlet.client.apis import INIT_PRODUCER_ID, METADATA
 from martlet.client.connection import Connection, VersionRange
 from martlet.client.errors import ConnectionFailed, ConnectionLost, RequestTimedOut

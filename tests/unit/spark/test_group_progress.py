@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from martlet.base.addresses import parse_bootstrap
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicPartition
-from martlet.client.addresses import parse_bootstrap
 from martlet.client.cluster import Cluster
 from martlet.client.groups import Groups
 from martlet.spark.group_progress import GroupProgress

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from martlet.cluster.store import StoreRefused
-from martlet.stores.etcd_options import EtcdAddress, EtcdEndpoint, EtcdOptions, EtcdTls, parse_address, tls_context
+from martlet.stores.etcd_options import EtcdAddress, EtcdEndpoint, EtcdOptions, EtcdTls, parse_etcd_address, tls_context
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from martlet.stores.etcd_options import EtcdAddress, EtcdEndpoint, EtcdOptions, 
     ],
 )
 def test_an_address_names_endpoints_and_a_prefix(text: str, endpoints: list[tuple[str, int]], root: str) -> None:
-    assert parse_address(text) == EtcdAddress(tuple(EtcdEndpoint(*endpoint) for endpoint in endpoints), root)
+    assert parse_etcd_address(text) == EtcdAddress(tuple(EtcdEndpoint(*endpoint) for endpoint in endpoints), root)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_an_address_names_endpoints_and_a_prefix(text: str, endpoints: list[tupl
 )
 def test_a_wrong_address_is_refused_with_what_is_wrong(text: str, told: str) -> None:
     with pytest.raises(StoreRefused) as caught:
-        parse_address(text)
+        parse_etcd_address(text)
     assert told in str(caught.value)
     assert "secret" not in str(caught.value)
 
@@ -59,7 +59,7 @@ def test_an_endpoint_prints_as_it_is_written() -> None:
 
 def test_a_password_without_a_user_is_a_mistake() -> None:
     with pytest.raises(StoreRefused, match="without a user"):
-        EtcdOptions(parse_address("etcd://h"), password="p")
+        EtcdOptions(parse_etcd_address("etcd://h"), password="p")
 
 
 def test_files_of_tls_that_cannot_be_used_are_named(tmp_path: Path) -> None:

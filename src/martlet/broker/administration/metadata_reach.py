@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from martlet import __version__
+from martlet.base.addresses import Address
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
 from martlet.broker.ground.peer_connection import connect_to_broker
 from martlet.broker.services import BrokerServices
-from martlet.client.addresses import Address
 from martlet.client.apis import API_VERSIONS
 from martlet.client.errors import ClientError
 from martlet.cluster.records import BrokerRecord

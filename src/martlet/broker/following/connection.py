@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from martlet.base.addresses import Address
 from martlet.base.clock import Clock
 from martlet.base.errors import ERROR_TABLE, ApiError, ErrorCode, ProtocolViolation, error_code
 from martlet.base.ids import BrokerId, Incarnation
@@ -26,7 +27,6 @@ from martlet.broker.following.partition import Followed, backoff_seconds
 from martlet.broker.following.request import OLDEST_VERSION, Ask, ReplicaIdentity
 from martlet.broker.following.throttle import ReplicaThrottle
 from martlet.broker.ground.peer_connection import Connect, connect_to_broker
-from martlet.client.addresses import Address
 from martlet.client.apis import FETCH
 from martlet.client.connection import Connection
 from martlet.client.errors import ClientError, ConnectionFailed

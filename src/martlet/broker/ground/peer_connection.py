@@ -7,7 +7,7 @@ calls it decides about trying again; nothing here does.
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from martlet.client.addresses import Address
+from martlet.base.addresses import Address
 from martlet.client.connection import Connection
 from martlet.client.options import ClientOptions
 

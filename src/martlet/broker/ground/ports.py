@@ -10,11 +10,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+from martlet.base.addresses import Address
 from martlet.base.clock import Clock, SystemClock
 from martlet.base.disk import Disk, SystemDisk
 from martlet.base.randomness import Randomness, SystemRandomness
 from martlet.broker.ground.background import RunInBackground, run_in_thread
-from martlet.broker.ground.request import Address
 from martlet.broker.ground.workers import MakeWorkers, ThreadWorkers
 from martlet.broker.membership.directory_lock import hold_directory
 from martlet.broker.membership.metadata_store import OpenStore, open_metadata_store

@@ -8,29 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from martlet.base.addresses import Address
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.observe.metrics import DropReason
 from martlet.wire.headers import RequestHeader, response_prefix
 from martlet.wire.primitives import Buffer
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where something listens or connects from."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_address(text: str) -> Address:
-    """HOST:PORT, with brackets around an IPv6 address; raises ValueError naming what is wrong."""
-    host, separator, port = text.rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{text!r} is not HOST:PORT")
-    return Address(host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port))
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,13 +43,13 @@ async def open_metadata_store(settings: BrokerSettings, clock: Clock) -> MetaSto
 async def _open_etcd(settings: BrokerSettings) -> MetaStore:
     # Half of the brokers of this world have a file beside them and never need this.
     from martlet.stores.etcd import EtcdStore
-    from martlet.stores.etcd_options import EtcdOptions, EtcdTls, parse_address
+    from martlet.stores.etcd_options import EtcdOptions, EtcdTls, parse_etcd_address
 
     tls = None
     if settings.metadata_ca or settings.metadata_cert or settings.metadata_key:
         tls = EtcdTls(settings.metadata_ca or None, settings.metadata_cert or None, settings.metadata_key or None)
     options = EtcdOptions(
-        parse_address(settings.metadata), tls, settings.metadata_user or None, _read_password(settings)
+        parse_etcd_address(settings.metadata), tls, settings.metadata_user or None, _read_password(settings)
     )
     return await EtcdStore.open(options)
 

@@ -13,8 +13,9 @@ Proved by: tests/unit/broker/test_cluster_view.py
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from martlet.base.addresses import Address
 from martlet.base.ids import BrokerId
-from martlet.broker.ground.request import Address, Link
+from martlet.broker.ground.request import Link
 from martlet.broker.services import BrokerServices
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.liveness import read_states

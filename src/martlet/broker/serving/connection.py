@@ -15,9 +15,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final, Protocol, cast
 
+from martlet.base.addresses import Address
 from martlet.base.clock import Clock
 from martlet.base.errors import ProtocolViolation
-from martlet.broker.ground.request import Address, Link, Reply
+from martlet.broker.ground.request import Link, Reply
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.serving.dispatch import Dispatcher
 from martlet.broker.serving.memory_budget import MemoryBudget

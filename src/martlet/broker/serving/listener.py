@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from martlet.base.addresses import Address
 from martlet.base.clock import Clock
-from martlet.broker.ground.request import Address
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.serving.connection import KafkaConnection
 from martlet.broker.serving.dispatch import Dispatcher

@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from martlet.base.addresses import parse_bootstrap
 from martlet.base.clock import SystemClock
 from martlet.base.errors import MartletError
 from martlet.base.ids import TopicPartition
-from martlet.client.addresses import parse_bootstrap
 from martlet.client.cluster import Cluster
 from martlet.client.groups import CommittedOffset
 from martlet.client.lag import partition_lags

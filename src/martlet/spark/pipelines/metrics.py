@@ -16,8 +16,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from martlet.base.addresses import parse_bootstrap
 from martlet.base.clock import SystemClock
-from martlet.client.addresses import parse_bootstrap
 from martlet.client.cluster import Cluster
 from martlet.client.groups import Groups
 from martlet.client.lag import partition_lags

@@ -13,8 +13,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from martlet.base.addresses import parse_bootstrap
 from martlet.base.errors import MartletError
-from martlet.client.addresses import parse_bootstrap
 from martlet.client.cluster import Cluster
 from martlet.spark.pipelines.catalogue import MirrorOptions
 from martlet.spark.pipelines.run import PipelineRun

@@ -1,4 +1,4 @@
-"""Broker addresses as people write them: `HOST:PORT`, `[IPv6]:PORT`, `HOST` for port 9092, several by commas."""
+"""Addresses as people write them: `HOST:PORT`, `[IPv6]:PORT`, `HOST` for port 9092, several by commas."""
 
 from typing import Final, NamedTuple
 
@@ -6,7 +6,7 @@ DEFAULT_PORT: Final = 9092
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """Where something listens or connects from."""
 
     host: str
     port: int

@@ -2,7 +2,7 @@
 
 import pytest
 
-from martlet.client.addresses import Address, parse_address, parse_bootstrap
+from martlet.base.addresses import Address, parse_address, parse_bootstrap
 
 
 def test_host_and_port_are_read() -> None:
