@@ -38,7 +38,7 @@ from martlet.log.options import LogOptions
 from martlet.log.producer_state import KnownBatch
 from martlet.log.rebuilt_files import open_rebuilt, read_rebuilt
 from martlet.log.recovery import LoadedLog, LogCheckpoint, apply_floor, load_log, replay_producers
-from martlet.log.replicated_batches import check_replicated
+from martlet.log.replicated_batches import ReplicatedBatches
 from martlet.log.retention import count_expired
 from martlet.log.segment import NO_TIMESTAMP, POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
 from martlet.log.segment_list import SegmentList
@@ -286,14 +286,13 @@ class PartitionLog:
         self.end_offset = last_offset + 1
         return Appended(base_offset, last_offset, append_time_ms, False)
 
-    def append_as_is(self, data: bytes | memoryview, *, now_ms: int) -> int:
+    def append_as_is(self, replicated: ReplicatedBatches, *, now_ms: int) -> int:
         """Write batches that have their offsets and epochs already, as a follower does; returns the new end offset.
 
-        Raises ApiError(CORRUPT_MESSAGE) and writes nothing when one of them is not whole or does not follow.
+        Raises ApiError(CORRUPT_MESSAGE) and writes nothing when they do not follow.
         """
-        view = memoryview(data)
-        batches, has_gaps = check_replicated(view, self.end_offset, self._gaps)
-        if has_gaps:
+        view, batches = replicated.records, replicated.batches
+        if replicated.gaps_after(self.end_offset, self._gaps):
             # The leader's log was compacted, or an operator has given up some of its messages.
             self._allow_gaps()
         number = 0

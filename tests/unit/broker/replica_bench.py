@@ -26,6 +26,7 @@ from martlet.cluster.store import CommitPlan
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
 from martlet.log.recovery import LogCheckpoint
+from martlet.log.replicated_batches import ReplicatedBatches
 from martlet.observe.metrics import BrokerMetrics
 from martlet.replication.follower import FollowerReplica
 from martlet.wire.api_keys import ApiKey
@@ -109,10 +110,10 @@ class FollowedCopy:
     def lead(self) -> None:
         self.leader_broker = self.follower = None
 
-    def append_replicated(self, data: bytes | memoryview, *, now_ms: int) -> None:
+    def append_replicated(self, batches: ReplicatedBatches, *, now_ms: int) -> None:
         if self.failing_with is not None:
             raise self.failing_with
-        self.log.append_as_is(data, now_ms=now_ms)
+        self.log.append_as_is(batches, now_ms=now_ms)
         self.appends += 1
         self._flush_if_due()
 

@@ -14,6 +14,7 @@ from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.handlers import list_offsets, offset_for_leader_epoch
 from martlet.broker.partitions.housekeeping import Housekeeping
 from martlet.broker.partitions.partition import Partition
+from martlet.log.replicated_batches import check_replicated
 from martlet.wire.batch import build_batch, read_batch_header, stamp_batch
 from martlet.wire.fetch import FetchPartition
 from martlet.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -32,7 +33,7 @@ def copied(partition: Partition, offset: int, *, epoch: int = 0) -> None:
     """A batch of the leader's, as a follower's fetcher appends it."""
     batch = bytearray(build_batch([(0, None, b"v", ())]))
     stamp_batch(memoryview(batch), 0, offset, epoch)
-    partition.append_replicated(bytes(batch), now_ms=0)
+    partition.append_replicated(check_replicated(bytes(batch)), now_ms=0)
 
 
 def errors_told(caplog: pytest.LogCaptureFixture) -> list[str]:

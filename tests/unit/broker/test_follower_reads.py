@@ -5,6 +5,7 @@ import pytest
 from martlet.base.errors import ErrorCode
 from martlet.cluster.keys import live_key
 from martlet.cluster.store import CommitPlan
+from martlet.log.replicated_batches import check_replicated
 from martlet.wire.batch import build_batch, stamp_batch
 from martlet.wire.fetch import FetchPartition
 from martlet.wire.leader_hints import CurrentLeader, NodeEndpoint
@@ -36,7 +37,7 @@ def copied(bench: ReplicaTableBench, offset: int, *, epoch: int = 0) -> None:
     """A batch of the leader's, as a follower's fetcher appends it."""
     batch = bytearray(build_batch([(bench.clock.now_ms(), None, b"v", ())]))
     stamp_batch(memoryview(batch), 0, offset, epoch)
-    bench.partition().append_replicated(bytes(batch), now_ms=bench.clock.now_ms())
+    bench.partition().append_replicated(check_replicated(bytes(batch)), now_ms=bench.clock.now_ms())
 
 
 async def test_a_reader_in_a_followers_rack_is_sent_there() -> None:

@@ -13,6 +13,7 @@ from martlet.broker.handlers.list_offsets import EARLIEST, LATEST, look_up
 from martlet.broker.partitions.partition import LONG_CHECK_BYTES, Partition
 from martlet.broker.partitions.replica_gauges import watch_replicas
 from martlet.log.file_names import CLEAN_SHUTDOWN, PARTITION_METADATA
+from martlet.log.replicated_batches import check_replicated
 from martlet.wire.batch import build_batch, stamp_batch
 from martlet.wire.compression import Compression
 from tests.unit.broker.replica_table_bench import (
@@ -32,7 +33,7 @@ def copied(partition: Partition, offset: int, *, epoch: int = 0, count: int = 1)
     for number in range(offset, offset + count):
         batch = bytearray(build_batch([(0, None, b"v", ())]))
         stamp_batch(memoryview(batch), 0, number, epoch)
-        partition.append_replicated(bytes(batch), now_ms=0)
+        partition.append_replicated(check_replicated(bytes(batch)), now_ms=0)
 
 
 def refusal(bench: ReplicaTableBench) -> ErrorCode:
@@ -203,7 +204,7 @@ async def damaged(stored: object) -> ReplicaTableBench:
     bench = ReplicaTableBench()
     bench.store(stored)  # type: ignore[arg-type]
     partition = bench.table.get("orders", 0) if bench.table.leads("orders", 0) else bench.partition()
-    partition.log.append_as_is(_batch(), now_ms=0)
+    partition.log.append_as_is(check_replicated(_batch()), now_ms=0)
     await bench.stop()
     file = bench.disk.open("/logs/orders-0/00000000000000000000.log")
     file.truncate(10)
@@ -379,7 +380,7 @@ async def test_what_a_full_disk_took_of_an_answer_is_flushed_like_all_else() -> 
         partition.log.update_options(replace(partition.log.options, segment_bytes=len(batches) - 1))
         bench.disk.capacity_bytes = bench.disk.used_bytes() + len(batches) // 2 + 10
         with pytest.raises(ApiError) as caught:
-            partition.append_replicated(bytes(batches), now_ms=0)
+            partition.append_replicated(check_replicated(bytes(batches)), now_ms=0)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert partition.log.end_offset == 1, "the first of the two found room"
         told: list[str] = []

@@ -11,7 +11,7 @@ from martlet.base.ids import TopicPartition
 from martlet.broker.following.apply import is_no_news, take_result
 from martlet.broker.following.partition import Followed
 from martlet.broker.following.request import Asked, compose_ask
-from martlet.wire.batch import read_batch_header
+from martlet.wire.batch import build_batch, read_batch_header, stamp_batch
 from martlet.wire.fetch import EpochEndOffset, FetchPartitionResult
 from tests.unit.broker.replica_bench import NOW_MS, FollowedCopy, content, open_log, publish
 
@@ -178,3 +178,19 @@ def test_an_answer_without_records_error_or_other_watermark_is_no_news() -> None
     assert not is_no_news(asked, data(batches(b"new", after=3), high_watermark=3))
     assert not is_no_news(asked, FetchPartitionResult(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=3))
     assert not is_no_news(asked, FetchPartitionResult(0, 0, 3, 3, 0, diverging_epoch=EpochEndOffset(2, 1)))
+
+
+def test_damage_behind_a_batch_that_would_start_the_log_over_leaves_it_as_it_was() -> None:
+    stage = Stage()
+    batch = bytearray(build_batch([(NOW_MS, None, b"%d" % number, ()) for number in range(6)]))
+    stamp_batch(memoryview(batch), 0, 1, 3)
+    spoilt = batches(b"behind", after=7)
+    spoilt[-1] ^= 1
+    before = content(stage.copy.log)
+    with pytest.raises(ApiError) as caught:
+        stage.take(data(batch + spoilt, log_start_offset=5))
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert content(stage.copy.log) == before
+    assert stage.copy.starts == []
+    assert stage.take(data(batch, log_start_offset=5)) == len(batch)
+    assert (stage.copy.starts, stage.copy.log.end_offset) == ([1], 7)

@@ -15,6 +15,7 @@ from martlet.cluster.keys import broker_config_key
 from martlet.cluster.move_throttle import THROTTLED_RATE, THROTTLED_REPLICAS
 from martlet.cluster.records import ConfigRecord, PartitionRecord, TopicRecord, encode_configs
 from martlet.cluster.store import CommitPlan
+from martlet.log.replicated_batches import check_replicated
 from martlet.wire.fetch import FetchPartition, FetchPartitionResult
 from tests.unit.broker.replica_bench import (
     COMMIT,
@@ -478,7 +479,7 @@ def test_a_busy_partition_that_gets_another_leader_is_forgotten_by_the_busy_lane
         led = leader.lead(names[7])
         await _write_for(leader, led, 0.5)
         heir = other.lead(names[7], epoch=1)
-        heir.log.append_as_is(content(led.log), now_ms=0)
+        heir.log.append_as_is(check_replicated(content(led.log)), now_ms=0)
         other.lead(names[7], epoch=2)
         copy = bench.follow(names[7], leader=3, epoch=2)
         heir.publish(b"of the new leader")

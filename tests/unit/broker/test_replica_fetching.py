@@ -4,6 +4,7 @@ import asyncio
 
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import TopicPartition
+from martlet.log.replicated_batches import check_replicated
 from tests.unit.broker.replica_bench import FetchingBench, content, publish, run_bench, until, values
 
 ORDERS = TopicPartition("orders", 0)
@@ -203,7 +204,7 @@ def test_another_leader_in_the_middle_of_copying_is_followed_from_then_on() -> N
         copy = bench.follow(ORDERS, leader=1, epoch=1)
         await until(lambda: copy.log.end_offset > 10)
         heir = second.lead(ORDERS, epoch=1)
-        heir.log.append_as_is(content(led.log), now_ms=0)
+        heir.log.append_as_is(check_replicated(content(led.log)), now_ms=0)
         second.lead(ORDERS, epoch=2)
         heir.publish(b"of the new leader")
         bench.follow(ORDERS, leader=3, epoch=2)

@@ -18,6 +18,7 @@ from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
 from martlet.log.repair import repair
+from martlet.log.replicated_batches import check_replicated
 from martlet.wire.batch import stamp_batch
 from tests.damage.cells import CELLS, Cell
 from tests.damage.judge import Truth, batches_in, batches_of
@@ -106,7 +107,7 @@ def _copy(directory: LogDirectory, log: PartitionLog) -> None:
     for offset in (log.end_offset, log.end_offset + 10):
         batch = batch_of(b"a", b"b")
         stamp_batch(memoryview(batch), 0, offset, 9)
-        log.append_as_is(bytes(batch), now_ms=NOW_MS)
+        log.append_as_is(check_replicated(bytes(batch)), now_ms=NOW_MS)
 
 
 def _move(directory: LogDirectory, log: PartitionLog) -> None:

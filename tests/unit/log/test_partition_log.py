@@ -11,6 +11,7 @@ from martlet.log.log_slice import NOTHING
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
 from martlet.log.recovery import LogCheckpoint
+from martlet.log.replicated_batches import check_replicated
 from martlet.wire.batch import read_batch_header
 from tests.unit.log.log_builders import (
     DIRECTORY,
@@ -280,8 +281,8 @@ def test_a_follower_appends_as_it_is() -> None:
     data = b"".join(batches_in(leader))
     follower = open_log(new_disk())
     half = sum(len(batch) for batch in batches_in(leader)[:9])
-    assert follower.append_as_is(data[:half], now_ms=NOW_MS) == 18
-    assert follower.append_as_is(data[half:], now_ms=NOW_MS) == 61
+    assert follower.append_as_is(check_replicated(data[:half]), now_ms=NOW_MS) == 18
+    assert follower.append_as_is(check_replicated(data[half:]), now_ms=NOW_MS) == 61
     assert b"".join(batches_in(follower)) == data
     assert follower.epochs.entries == leader.epochs.entries
     assert follower.segment_count > 3
@@ -293,14 +294,14 @@ def test_a_follower_refuses_what_does_not_follow() -> None:
     fill(leader, 3)
     data = b"".join(batches_in(leader))
     follower = open_log(new_disk())
-    follower.append_as_is(data, now_ms=NOW_MS)
+    follower.append_as_is(check_replicated(data), now_ms=NOW_MS)
     flipped = bytearray(data)
     flipped[-1] ^= 1
     other = open_log(new_disk())
     for log, bad in ((follower, data), (other, data[:-1]), (other, bytes(flipped)), (other, data + bytes(70))):
         end = log.end_offset
         with pytest.raises(ApiError) as caught:
-            log.append_as_is(bad, now_ms=NOW_MS)
+            log.append_as_is(check_replicated(bad), now_ms=NOW_MS)
         assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
         assert log.end_offset == end
 
@@ -311,7 +312,7 @@ def test_a_follower_keeps_gaps_of_a_compacted_leader() -> None:
     kept = [batch for number, batch in enumerate(batches_in(leader)) if number % 3 == 0 or number == 39]
     disk = new_disk()
     follower = open_log(disk)
-    follower.append_as_is(b"".join(kept), now_ms=NOW_MS)
+    follower.append_as_is(check_replicated(b"".join(kept)), now_ms=NOW_MS)
     assert batches_in(follower) == kept
     assert batches_in(open_log(disk)) == kept
 

@@ -14,8 +14,8 @@ import logging
 from martlet.base.errors import ApiError, ErrorCode, error_code
 from martlet.broker.following.partition import Followed
 from martlet.broker.following.request import Asked
+from martlet.log.replicated_batches import check_replicated
 from martlet.replication.follower import Append, CutTo, EpochEnd, FetchAnswer, StartAt
-from martlet.wire.batch import MAGIC, BatchHeader, iterate_batches
 from martlet.wire.fetch import FetchPartitionResult
 
 logger = logging.getLogger(__name__)
@@ -77,38 +77,17 @@ def _append(followed: Followed, result: FetchPartitionResult, now_ms: int) -> in
     partition = followed.partition
     records = memoryview(result.records)
     if records:
-        first = _check_batches(followed, records)
+        newest_epoch = -1 if partition.follower is None else partition.follower.leader_epoch
+        batches = check_replicated(records, last_epoch=followed.log.last_epoch, newest_epoch=newest_epoch)
+        first = batches.first
         end_offset = partition.log.end_offset
         if first.base_offset < end_offset <= min(first.last_offset, result.log_start_offset):
             # The leader's log begins inside a batch, which comes whole, and nothing of ours is in it any more: begin
             # where the batch does.
             partition.start_at(first.base_offset, now_ms)
-        partition.append_replicated(records, now_ms=now_ms)
+        partition.append_replicated(batches, now_ms=now_ms)
     partition.take_high_watermark(result.high_watermark)
     log_start_offset = min(result.log_start_offset, partition.log.end_offset)
     if log_start_offset > partition.log.log_start_offset:
         partition.advance_log_start(log_start_offset)
     return len(records)
-
-
-def _check_batches(followed: Followed, records: memoryview) -> BatchHeader:
-    """Refuse what the checksums do not cover and no leader sends; returns the first header.
-
-    Appending checks the rest: that batches are whole and sound and follow one another.
-    """
-    follower = followed.partition.follower
-    newest = follower.leader_epoch if follower is not None else -1
-    epoch = followed.log.last_epoch
-    first: BatchHeader | None = None
-    for position, header in iterate_batches(records):
-        first = first or header
-        if header.magic != MAGIC or not epoch <= header.partition_leader_epoch <= newest:
-            raise ApiError(
-                ErrorCode.CORRUPT_MESSAGE,
-                f"the batch at byte {position} has magic {header.magic} and leader epoch "
-                f"{header.partition_leader_epoch}, which cannot follow {epoch} under {newest}",
-            )
-        epoch = header.partition_leader_epoch
-    if first is None:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{len(records)} bytes that hold no whole batch")
-    return first

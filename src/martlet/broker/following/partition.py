@@ -15,6 +15,7 @@ from martlet.base.randomness import Randomness
 from martlet.broker.partitions.flush_policy import FlushPolicy
 from martlet.broker.partitions.follower_log import ReplicaLog
 from martlet.log.partition_log import PartitionLog
+from martlet.log.replicated_batches import ReplicatedBatches
 from martlet.replication.follower import FetchPosition, FollowerReplica
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class FollowingPartition(Protocol):
     @property
     def offline(self) -> bool: ...
 
-    def append_replicated(self, data: bytes | memoryview, *, now_ms: int) -> None: ...
+    def append_replicated(self, batches: ReplicatedBatches, *, now_ms: int) -> None: ...
 
     def take_high_watermark(self, leader_hw: int) -> None: ...
 

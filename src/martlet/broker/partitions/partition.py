@@ -32,6 +32,7 @@ from martlet.cluster.topic_names import is_internal_topic
 from martlet.log.log_slice import Appended, LogSlice
 from martlet.log.partition_log import PartitionLog
 from martlet.log.recompression import needs_recompression
+from martlet.log.replicated_batches import ReplicatedBatches
 from martlet.observe.metrics import TopicCounters
 from martlet.replication.follower import FollowerReplica
 from martlet.replication.leader import LeaderReplica, ReplicationOptions
@@ -460,23 +461,24 @@ class Partition:
 
     # --- copying from the leader
 
-    def append_replicated(self, data: memoryview | bytes, *, now_ms: int) -> None:
+    def append_replicated(self, batches: ReplicatedBatches, *, now_ms: int) -> None:
         """Append batches as the leader has them; `now_ms` is the wall clock's.
 
-        Raises ApiError and writes nothing when they do not follow, are damaged, or would take the disk's reserve; when
-        the disk does not take them all, those that it took stay.
+        Raises ApiError and writes nothing when they do not follow or would take the disk's reserve; when the disk does
+        not take them all, those that it took stay.
         """
         self.check_online()
-        self._listener.space.claim(len(data))
+        size = len(batches.records)
+        self._listener.space.claim(size)
         before = self.log.end_offset
         try:
-            end_offset = self.log.append_as_is(data, now_ms=now_ms)
+            end_offset = self.log.append_as_is(batches, now_ms=now_ms)
         except StorageFailure as failure:
             if self.log.end_offset > before:
-                self._written(len(data), self.log.end_offset - before)
+                self._written(size, self.log.end_offset - before)
             raise self._write_failed(failure) from failure
-        self.counters.replica_bytes_in += len(data)
-        self._written(len(data), end_offset - before)
+        self.counters.replica_bytes_in += size
+        self._written(size, end_offset - before)
 
     def take_high_watermark(self, leader_high_watermark: int) -> None:
         """After an append: what the leader calls committed is, as far as it is here."""
