@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from martlet.base.ids import TopicId
 from martlet.groups.consumer.assignors import ASSIGNORS
 from martlet.groups.consumer.assignors.specification import MemberSpecification
+from martlet.groups.ports import TopicView
 from martlet.groups.records import NO_PARTITIONS, Partitions
-from martlet.groups.topics import TopicView
 
 RACKS = ("east", "north", "west")
 Members = dict[str, MemberSpecification]

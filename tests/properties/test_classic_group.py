@@ -18,11 +18,9 @@ from sim.randomness import SimRandomness
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.randomness import IdSource
 from martlet.coordinator.result import Result, TimerKey
-from martlet.groups.caller import Caller
-from martlet.groups.classic.group import ClassicGroup
-from martlet.groups.classic.protocol import ClassicProtocol
-from martlet.groups.classic.state import ClassicState
-from martlet.groups.options import GroupsOptions
+from martlet.groups.classic.classic_group import ClassicGroup, ClassicState
+from martlet.groups.classic.classic_protocol import ClassicProtocol
+from martlet.groups.ports import Caller, GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
 from martlet.groups.records import ClassicGroupStored
 from martlet.wire.messages.heartbeat import HeartbeatRequest

@@ -1,6 +1,6 @@
 """A consumer group under everything that can happen to it, with honest members and a network that loses things.
 
-Checked after every step: nobody owns what another one owns, in the broker's state and in what members believe (I15);
+Checked after every step: no member owns what another one owns, in the broker and in what members believe (GRP-7);
 epochs never go back; handlers change nothing; the indexes agree with what they are made of. At the end members behave
 for a while, and then every partition has an owner that knows it.
 """
@@ -16,12 +16,11 @@ from sim.randomness import SimRandomness
 
 from martlet.base.randomness import IdSource
 from martlet.coordinator.result import Result, TimerKey
-from martlet.groups.caller import Caller
 from martlet.groups.consumer import heartbeat, protocol
-from martlet.groups.consumer.group import AWAY_EPOCH, ConsumerGroup
-from martlet.groups.consumer.protocol import ConsumerProtocol
+from martlet.groups.consumer.consumer_group import AWAY_EPOCH, ConsumerGroup
+from martlet.groups.consumer.consumer_group_protocol import ConsumerProtocol
 from martlet.groups.consumer.subscriptions import hash_of_topics
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import Caller, GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
 from martlet.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -12,9 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sim.randomness import SimRandomness
 
 from martlet.base.randomness import IdSource
-from martlet.groups.caller import Caller
-from martlet.groups.consumer.group import AWAY_EPOCH
-from martlet.groups.options import GroupsOptions
+from martlet.groups.consumer.consumer_group import AWAY_EPOCH
+from martlet.groups.ports import Caller, GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
 from martlet.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

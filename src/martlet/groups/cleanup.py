@@ -11,16 +11,14 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from martlet.coordinator.result import Result, SetTimer, TimerKey
-from martlet.groups.classic.group import ClassicGroup
-from martlet.groups.classic.protocol import ClassicProtocol
-from martlet.groups.consumer.group import ConsumerGroup
-from martlet.groups.consumer.protocol import ConsumerProtocol
+from martlet.groups.classic.classic_group import ClassicGroup
+from martlet.groups.classic.classic_protocol import ClassicProtocol
+from martlet.groups.consumer.consumer_group import ConsumerGroup
+from martlet.groups.consumer.consumer_group_protocol import ConsumerProtocol
 from martlet.groups.directory import GroupDirectory, Simple
-from martlet.groups.offsets.delete import TombstoneBudget, offsets_of_topics
-from martlet.groups.offsets.events import TopicsCleared, TopicsForgotten
-from martlet.groups.offsets.expiry import expired_offsets
-from martlet.groups.offsets.table import OffsetTable
-from martlet.groups.options import GroupsOptions
+from martlet.groups.offsets.removal import TombstoneBudget, expired_offsets, offsets_of_topics
+from martlet.groups.offsets.table import OffsetTable, TopicsCleared, TopicsForgotten
+from martlet.groups.ports import GroupsOptions
 
 SWEEP: TimerKey = ("cleanup",)
 FORGET_TOPICS: TimerKey = ("cleanup", "", "topics")

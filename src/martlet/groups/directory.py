@@ -1,4 +1,4 @@
-"""What groups there are, whichever their protocol: finding, listing, describing and counting; nothing changes here.
+"""Which groups exist, of either protocol: finding, listing, describing and counting them; nothing changes here.
 
 An id belongs to at most one of the two protocols. A group that has only offsets ("simple": its consumers assign
 partitions to themselves) exists in neither; it is derived from the offsets, as an empty classic group.
@@ -9,19 +9,15 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.groups.classic.group import ClassicGroup
-from martlet.groups.classic.protocol import ClassicProtocol
-from martlet.groups.consumer.group import ConsumerGroup
-from martlet.groups.consumer.protocol import ConsumerProtocol
-from martlet.groups.offsets.expiry import ExpiryRule
+from martlet.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from martlet.groups.classic.classic_protocol import ClassicProtocol
+from martlet.groups.consumer.consumer_group import ConsumerGroup
+from martlet.groups.consumer.consumer_group_protocol import ConsumerProtocol
+from martlet.groups.offsets.removal import ExpiryRule
 from martlet.groups.offsets.table import OffsetTable
-from martlet.groups.options import GroupsOptions
-from martlet.groups.state_names import CLASSIC, CONSUMER, DEAD, EMPTY, STABLE
+from martlet.groups.ports import CLASSIC, CONSUMER, DEAD, EMPTY, STABLE, GroupsOptions
 from martlet.wire.messages import consumer_group_describe, describe_groups
 from martlet.wire.messages.list_groups import ListedGroup
-
-CONSUMER_PROTOCOL_TYPE = "consumer"
-"""The protocol type by which clients of the classic protocol say that they are consumers."""
 
 _FIRST_VERSION_WITH_NOT_FOUND = 6
 

@@ -3,8 +3,10 @@
 Rules: this module routes by the kind of group and joins the rules of the parts: who may commit is said by the group's
 protocol, what is stored by `offsets/`. It decides nothing about membership itself.
 
-Invariants: (G1) an id is in at most one of the classic and the consumer groups: a group changes its kind by one result
-that removes it here and makes it there. (G2) Handlers change nothing; `replay` alone does.
+Invariants:
+GRP-1 An id is in at most one of the classic and the consumer groups: one result removes the group of one kind and
+creates that of the other.
+GRP-2 Handlers change nothing; `replay` alone does.
 """
 
 from collections.abc import Collection, Iterator
@@ -14,23 +16,22 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
 from martlet.coordinator.result import Result, SetTimer, TimerKey
-from martlet.groups.caller import Caller
-from martlet.groups.classic.events import CLASSIC_EVENTS
-from martlet.groups.classic.group import ClassicGroup
-from martlet.groups.classic.protocol import ClassicProtocol
+from martlet.groups.classic.classic_events import CLASSIC_EVENTS
+from martlet.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from martlet.groups.classic.classic_protocol import ClassicProtocol
 from martlet.groups.cleanup import SWEEP, SWEEP_INTERVAL_MS, Cleanup
+from martlet.groups.consumer.consumer_group import CONSUMER_RECORDS, ConsumerGroup
+from martlet.groups.consumer.consumer_group_protocol import ConsumerProtocol
 from martlet.groups.consumer.departure import no_such_group
-from martlet.groups.consumer.group import CONSUMER_RECORDS, ConsumerGroup
-from martlet.groups.consumer.protocol import ConsumerProtocol
-from martlet.groups.directory import CONSUMER_PROTOCOL_TYPE, GroupDirectory
-from martlet.groups.migration.migration import Migration
+from martlet.groups.directory import GroupDirectory
+from martlet.groups.migration.classic_members import ClassicMembers
+from martlet.groups.migration.conversion import Conversion
 from martlet.groups.offsets.commit import commit_offsets
-from martlet.groups.offsets.delete import TombstoneBudget, delete_offsets, offsets_of_group
 from martlet.groups.offsets.fetch import fetch_offsets
+from martlet.groups.offsets.removal import TombstoneBudget, delete_offsets, offsets_of_group
 from martlet.groups.offsets.table import OffsetRecord, OffsetTable
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import Caller, GroupsOptions, TopicsView
 from martlet.groups.records import ClassicGroupRemoved, ClassicGroupStored
-from martlet.groups.topics import TopicsView
 from martlet.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from martlet.wire.messages.delete_groups import DeletableGroupResult
 from martlet.wire.messages.heartbeat import HeartbeatRequest
@@ -60,7 +61,8 @@ class GroupsMachine:
         self.offsets = OffsetTable()
         self._options = options
         self._topics = topics
-        self._migration = Migration(options, topics, ids, self.classic, self.consumer)
+        self._conversion = Conversion(options, topics, self.classic, self.consumer)
+        self._classic_members = ClassicMembers(options, topics, ids, self.consumer, self._conversion)
         self._directory = GroupDirectory(self.classic, self.consumer, self.offsets, options)
         self._cleanup = Cleanup(self._directory, self.classic, self.consumer, self.offsets, options)
 
@@ -73,28 +75,28 @@ class GroupsMachine:
             return self.classic.join_group(request, caller, now_ms)
         if group.is_empty:
             return _after(self.consumer.removal(group), self.classic.join_group(request, caller, now_ms))
-        return self._migration.join_group(group, request, caller, now_ms)
+        return self._classic_members.join_group(group, request, caller, now_ms)
 
     def sync_group(self, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Result[object]:
         self._directory.check_group_id(request.group_id)
         group = self.consumer.groups.get(request.group_id)
         if group is None or group.is_empty:
             return self.classic.sync_group(request, caller, now_ms)
-        return self._migration.sync_group(group, request, caller, now_ms)
+        return self._classic_members.sync_group(group, request, caller, now_ms)
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, now_ms: int) -> Result[object]:
         self._directory.check_group_id(request.group_id)
         group = self.consumer.groups.get(request.group_id)
         if group is None or group.is_empty:
             return self.classic.heartbeat(request, caller, now_ms)
-        return self._migration.heartbeat(group, request, caller, now_ms)
+        return self._classic_members.heartbeat(group, request, caller, now_ms)
 
     def leave_group(self, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Result[object]:
         self._directory.check_group_id(request.group_id)
         group = self.consumer.groups.get(request.group_id)
         if group is None or group.is_empty:
             return self.classic.leave_group(request, caller, now_ms)
-        return self._migration.leave_group(group, request, caller, now_ms)
+        return self._classic_members.leave_group(group, request, caller, now_ms)
 
     def consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int
@@ -107,7 +109,7 @@ class GroupsMachine:
             raise no_such_group(request)
         if group.is_empty:
             return _after(self.classic.removal(group), self.consumer.heartbeat(request, caller, now_ms))
-        return self._migration.upgrade(group, request, caller, now_ms)
+        return self._conversion.upgrade(group, request, caller, now_ms)
 
     # Offsets
 

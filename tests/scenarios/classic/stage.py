@@ -14,10 +14,9 @@ from sim.randomness import SimRandomness
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.randomness import IdSource
 from martlet.coordinator.result import Result
-from martlet.groups.caller import Caller
+from martlet.groups.classic.classic_protocol import ClassicProtocol
 from martlet.groups.classic.member import Member
-from martlet.groups.classic.protocol import ClassicProtocol
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import Caller, GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
 from martlet.groups.records import ClassicGroupStored
 from martlet.wire.consumer_protocol import Subscription, write_subscription

@@ -15,9 +15,8 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicId
 from martlet.base.randomness import IdSource
 from martlet.coordinator.result import Result
-from martlet.groups.caller import Caller
 from martlet.groups.classic.member import Member as ClassicMember
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import Caller, GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
 from martlet.groups.records import ClassicMemberStored, ClassicProtocolStored, MemberState
 from martlet.wire.consumer_protocol import Subscription, read_assignment, write_assignment, write_subscription

@@ -11,7 +11,7 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.coordinator.result import Result
 from martlet.groups.machine import GroupsMachine
 from martlet.groups.offsets.table import OffsetRecord
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import GroupsOptions
 from martlet.groups.records import (
     ClassicGroupRemoved,
     ConsumerGroupRemoved,

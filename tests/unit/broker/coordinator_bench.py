@@ -18,9 +18,8 @@ from martlet.broker.coordinators.topics_view import ImageTopics
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.topic_settings import TopicSettings
-from martlet.groups.caller import Caller
 from martlet.groups.machine import GroupsMachine
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import Caller, GroupsOptions
 from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
 from martlet.observe.metrics import BrokerMetrics

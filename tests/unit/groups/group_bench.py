@@ -6,9 +6,8 @@ from sim.randomness import SimRandomness
 
 from martlet.base.errors import ApiError
 from martlet.base.randomness import IdSource
-from martlet.groups.caller import Caller
 from martlet.groups.machine import GroupsMachine
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import Caller, GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
 from martlet.wire.consumer_protocol import Subscription, write_subscription
 from martlet.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

@@ -3,7 +3,7 @@
 import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import GroupsOptions
 
 from .group_bench import GroupBench
 

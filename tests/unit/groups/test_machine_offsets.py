@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import GroupsOptions
 from martlet.wire.messages.offset_fetch import OffsetFetchRequestGroup
 
 from .group_bench import SESSION_MS, GroupBench

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 from martlet.base.errors import InvariantViolation
 from martlet.broker.ground.request import RequestContext
-from martlet.groups.caller import Caller
+from martlet.groups.ports import Caller
 
 T = TypeVar("T")
 

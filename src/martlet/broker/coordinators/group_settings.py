@@ -8,7 +8,7 @@ from martlet.broker.coordinators.group_coordinator import GroupCoordinator
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.partitions.topic_settings import TopicSettings
 from martlet.cluster.image import MetadataImage
-from martlet.groups.options import ConsumerTimes, GroupsOptions
+from martlet.groups.ports import ConsumerTimes, GroupsOptions
 from martlet.observe.metrics import BrokerMetrics
 
 _MINUTE_MS: Final = 60_000

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from martlet.base.ids import TopicId
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.records import TopicRecord
-from martlet.groups.topics import TopicView
+from martlet.groups.ports import TopicView
 
 
 class ImageTopics:

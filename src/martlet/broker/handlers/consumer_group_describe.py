@@ -12,7 +12,7 @@ from martlet.broker.coordinators.group_requests import caller_of, expect
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.turns import in_turns
-from martlet.groups.caller import Caller
+from martlet.groups.ports import Caller
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.authorized_operations import GROUP_OPERATIONS
 from martlet.wire.messages.consumer_group_describe import (

@@ -11,7 +11,7 @@ from typing import Final
 from martlet.base.errors import ApiError
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.groups.state_names import STATES, TYPES
+from martlet.groups.ports import STATES, TYPES
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 

@@ -13,7 +13,7 @@ from martlet.base.errors import ApiError
 from martlet.broker.coordinators.group_requests import caller_of, expect, in_pieces
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.groups.caller import Caller
+from martlet.groups.ports import Caller
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -18,7 +18,7 @@ from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.turns import Repeats, in_turns
 from martlet.coordinator.result import Result
-from martlet.groups.caller import Caller
+from martlet.groups.ports import Caller
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.offset_fetch import (
     OffsetFetchRequest,

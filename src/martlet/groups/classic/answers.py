@@ -5,8 +5,7 @@ Refusals here are for requests that were parked, or that come with a change of s
 """
 
 from martlet.base.errors import ErrorCode
-from martlet.groups.classic.group import ClassicGroup
-from martlet.groups.classic.state import ClassicState
+from martlet.groups.classic.classic_group import ClassicGroup, ClassicState
 from martlet.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from martlet.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from martlet.wire.messages.sync_group import SyncGroupResponse

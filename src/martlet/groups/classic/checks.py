@@ -4,9 +4,9 @@ The order of the checks is the callers'; it is Kafka's, so that a request with t
 """
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.groups.classic.group import ClassicGroup
+from martlet.groups.classic.classic_group import ClassicGroup
 from martlet.groups.classic.member import Protocols, protocols_bytes
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import GroupsOptions
 from martlet.wire.messages.join_group import JoinGroupRequest
 from martlet.wire.messages.sync_group import SyncGroupRequest
 

@@ -9,15 +9,19 @@ from dataclasses import dataclass, replace
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.coordinator.result import Parked, Result
-from martlet.groups.caller import Caller
 from martlet.groups.classic import answers
 from martlet.groups.classic.checks import GROUP_BYTES_MAX, check_member, check_supported
-from martlet.groups.classic.events import MemberIdGiven, MemberJoined, MemberRejoined, StaticMemberReplaced
-from martlet.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, subscribed_topics_of
+from martlet.groups.classic.classic_events import MemberIdGiven, MemberJoined, MemberRejoined, StaticMemberReplaced
+from martlet.groups.classic.classic_group import (
+    CONSUMER_PROTOCOL_TYPE,
+    ClassicGroup,
+    ClassicState,
+    subscribed_topics_of,
+)
 from martlet.groups.classic.member import Member, Protocols
 from martlet.groups.classic.plan import Plan, join_key, pending_key, session_key
 from martlet.groups.classic.rebalance import complete_join_if_all_came, prepare_rebalance, rebalance_or_complete
-from martlet.groups.classic.state import ClassicState
+from martlet.groups.ports import Caller
 from martlet.wire.messages.join_group import JoinGroupRequest
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000

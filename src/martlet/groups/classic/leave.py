@@ -6,10 +6,9 @@ Every entry of the request has its own answer; the group rebalances once, howeve
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.coordinator.result import Result
 from martlet.groups.classic.checks import check_member
-from martlet.groups.classic.group import ClassicGroup
+from martlet.groups.classic.classic_group import ClassicGroup, ClassicState
 from martlet.groups.classic.plan import Plan
 from martlet.groups.classic.rebalance import complete_join_if_all_came, prepare_rebalance
-from martlet.groups.classic.state import ClassicState
 from martlet.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 _BATCHES_SINCE = 3

@@ -8,10 +8,10 @@ from martlet.base.errors import ErrorCode
 from martlet.base.randomness import IdSource
 from martlet.coordinator.result import Answer, CancelTimer, Result, SetTimer, TimerKey, WaitKey
 from martlet.groups.classic import answers
-from martlet.groups.classic.events import ClassicEvent, MembersRemoved
-from martlet.groups.classic.group import ClassicGroup
+from martlet.groups.classic.classic_events import ClassicEvent, MembersRemoved
+from martlet.groups.classic.classic_group import ClassicGroup
 from martlet.groups.classic.member import Member
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import GroupsOptions
 from martlet.groups.records import ClassicGroupStored
 
 _ID_PREFIX_MAX = 255

@@ -8,9 +8,9 @@ little longer at first (`InitialDelay`), so that members started together meet i
 from martlet.base.errors import ErrorCode
 from martlet.coordinator.result import Answer
 from martlet.groups.classic import answers
-from martlet.groups.classic.events import GenerationBegun, InitialDelay, InitialDelayExtended, RebalancePrepared
+from martlet.groups.classic.classic_events import GenerationBegun, InitialDelay, InitialDelayExtended, RebalancePrepared
+from martlet.groups.classic.classic_group import TRANSITIONS, ClassicState
 from martlet.groups.classic.plan import Plan, join_key, rebalance_key, sync_phase_key
-from martlet.groups.classic.state import TRANSITIONS, ClassicState
 
 _PROLONGED_MS_MIN = 1_000
 """A join phase to which nobody came is prolonged by this at least: members may claim a rebalance timeout of zero."""

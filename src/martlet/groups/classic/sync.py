@@ -13,10 +13,9 @@ from martlet.groups.classic.checks import (
     check_member,
     check_protocol_agrees,
 )
-from martlet.groups.classic.events import MemberSynced
-from martlet.groups.classic.group import ClassicGroup
+from martlet.groups.classic.classic_events import MemberSynced
+from martlet.groups.classic.classic_group import ClassicGroup, ClassicState
 from martlet.groups.classic.plan import Plan, session_key, sync_key, sync_phase_key
-from martlet.groups.classic.state import ClassicState
 from martlet.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from martlet.wire.messages.sync_group import SyncGroupRequest
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.coordinator.result import CancelTimer, Result
-from martlet.groups.consumer.group import AWAY_EPOCH, JOINING_EPOCH, ConsumerGroup, GroupRecord, Member
+from martlet.groups.consumer.consumer_group import AWAY_EPOCH, JOINING_EPOCH, ConsumerGroup, GroupRecord, Member
 from martlet.groups.consumer.subscriptions import SubscriptionChange
+from martlet.groups.ports import TopicsView
 from martlet.groups.records import (
     NO_PARTITIONS,
     ConsumerGroupStored,
@@ -18,7 +19,6 @@ from martlet.groups.records import (
     CurrentRemoved,
     TargetRemoved,
 )
-from martlet.groups.topics import TopicsView
 from martlet.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

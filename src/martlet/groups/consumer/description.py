@@ -1,11 +1,10 @@
 """What tools are told about a consumer group: its state, its members, what they own and what they shall own."""
 
-from martlet.groups.consumer.group import ConsumerGroup, Member
+from martlet.groups.consumer.consumer_group import ConsumerGroup, Member
 from martlet.groups.consumer.heartbeat import by_topic
 from martlet.groups.consumer.target import preferred_assignor
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import GroupsOptions, TopicsView
 from martlet.groups.records import Partitions
-from martlet.groups.topics import TopicsView
 from martlet.wire.consumer_protocol import Subscription, write_assignment, write_subscription
 from martlet.wire.messages import consumer_group_describe, describe_groups
 

@@ -16,10 +16,15 @@ from dataclasses import dataclass, field, replace
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicId
 from martlet.coordinator.result import CancelTimer, Result, SetTimer
-from martlet.groups.caller import Caller
+from martlet.groups.consumer.consumer_group import (
+    AWAY_EPOCH,
+    JOINING_EPOCH,
+    AssignmentDue,
+    ConsumerGroup,
+    GroupRecord,
+    Member,
+)
 from martlet.groups.consumer.departure import member_removal, member_timers, static_member, unknown_member
-from martlet.groups.consumer.events import AssignmentDue
-from martlet.groups.consumer.group import AWAY_EPOCH, JOINING_EPOCH, ConsumerGroup, GroupRecord, Member
 from martlet.groups.consumer.reconciliation import reconcile
 from martlet.groups.consumer.subscriptions import SubscriptionChange
 from martlet.groups.consumer.target import (
@@ -29,7 +34,7 @@ from martlet.groups.consumer.target import (
     make_target,
     outlook_of,
 )
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import Caller, GroupsOptions, TopicsView
 from martlet.groups.records import (
     ConsumerGroupStored,
     ConsumerMemberStored,
@@ -38,7 +43,6 @@ from martlet.groups.records import (
     Partitions,
     TargetAssigned,
 )
-from martlet.groups.topics import TopicsView
 from martlet.wire.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,

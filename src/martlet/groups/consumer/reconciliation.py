@@ -6,7 +6,7 @@ moves to the target's epoch and gets what is free; what other members still hold
     STABLE ──new target takes something away──► UNREVOKED_PARTITIONS ──a heartbeat without it──► (looked at anew)
     STABLE ──new target──► STABLE, or UNRELEASED_PARTITIONS while others hold some of it ──► STABLE
 
-Invariants: I15, because nothing is added that the index of owners gives to another member, and nothing leaves that
+Invariants: GRP-7, because nothing is added that the index of owners gives to another member, and nothing leaves that
 index before its holder has said that it no longer owns it.
 
 Proved by: tests/unit/groups/consumer/test_reconciliation.py, tests/properties/test_consumer_group.py

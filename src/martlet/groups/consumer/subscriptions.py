@@ -1,18 +1,26 @@
-"""What a change of members does to the topics a group asks for: expressions to resolve or to forget, a new fingerprint.
+"""Which topics a consumer group subscribes to, and how a change of its members or of the topics changes that.
 
-The fingerprint of the subscribed topics tells whether anything changed that an assignment depends on: their ids,
-numbers of partitions and racks. It is a sum over the topics, so their order does not matter, and the same everywhere.
+A member may name topics or give a regular expression. `SubscriptionChange` collects the records of one change:
+expressions that now match other topics, expressions that no member uses any more. The group also stores a hash over the
+ids, partition counts and racks of its topics; while the hash stays the same, no new assignment is needed. The hash is a
+sum over the topics, so their order does not matter, and it is the same in every process.
+
+When topics change, only groups that subscribe to one of them, and those with expressions, are checked. Comparing every
+expression with every topic also covers updates that were missed. Both are bounded, in time and in what one result may
+store (`UpdateBudget`): what does not fit is checked a little later, some expressions at a time (`refresh_next`).
 
 Proved by: tests/unit/groups/consumer/test_subscriptions.py
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import blake2b
+from itertools import cycle, islice
+from typing import Final
 
-from martlet.groups.consumer.group import ConsumerGroup, GroupRecord
+from martlet.groups.consumer.consumer_group import ConsumerGroup, ExpressionsDue, GroupRecord
 from martlet.groups.consumer.topic_regex import matching_topics
-from martlet.groups.records import ConsumerMemberStored, RegexRemoved, RegexResolved
-from martlet.groups.topics import TopicsView
+from martlet.groups.ports import TopicsView
+from martlet.groups.records import ConsumerGroupStored, ConsumerMemberStored, RegexRemoved, RegexResolved
 
 _HASH_RANGE = 1 << 64
 _HASH_HALF = 1 << 63
@@ -106,3 +114,105 @@ def hash_of_topics(names: Iterable[str], topics: TopicsView) -> int:
 
 def _wants_the_same(one: ConsumerMemberStored, other: ConsumerMemberStored) -> bool:
     return one.topic_names == other.topic_names and one.topic_regex == other.topic_regex
+
+
+MATCHES_MAX: Final = 20_000
+"""Names compared with expressions in one go, which takes about a tenth of a second."""
+EXPRESSIONS_MAX: Final = 20
+"""Expressions looked at in one go: each may have to be compiled first."""
+RECORDS_BYTES_MAX: Final = 4 << 20
+"""About what one result may store; more than one record only while it is not reached."""
+NEXT_TURN_MS: Final = 50
+
+_RECORD_BYTES: Final = 64
+
+
+class UpdateBudget:
+    """Counts down what one piece of news may cost; whoever comes when it is spent has to wait for its turn."""
+
+    def __init__(self) -> None:
+        self._expressions_left = EXPRESSIONS_MAX
+        self._bytes_left = RECORDS_BYTES_MAX
+
+    @property
+    def is_spent(self) -> bool:
+        return self._bytes_left <= 0 or self._expressions_left <= 0
+
+    def take_expression(self) -> None:
+        self._expressions_left -= 1
+
+    def take_records(self, records: Sequence[GroupRecord]) -> None:
+        self._bytes_left -= sum(map(_size, records))
+
+
+def refresh(group: ConsumerGroup, topics: TopicsView) -> list[GroupRecord]:
+    """Look at the group's topics anew: whether they are as the group last saw them."""
+    return _records(SubscriptionChange(group, topics))
+
+
+def refresh_next(group: ConsumerGroup, topics: TopicsView, now_ms: int) -> tuple[list[GroupRecord], bool]:
+    """The same, and what the group's expressions match: as many of those due as fit; whether others are left.
+
+    The expressions go round by name. When none is due, which is the usual case, all of them are.
+    """
+    after, due_count = group.expressions_due
+    regexes = sorted(group.regexes)
+    due_count = min(due_count, len(regexes)) or len(regexes)
+    start = next((place for place, regex in enumerate(regexes) if regex > after), 0) if after else 0
+    names = list(topics.names())
+    at_once = max(1, MATCHES_MAX // max(1, len(names)))
+    change = SubscriptionChange(group, topics)
+    budget = UpdateBudget()
+    seen = 0
+    for regex in islice(cycle(regexes), start, start + min(due_count, at_once)):
+        if budget.is_spent:
+            break
+        known = len(change.records)
+        change.resolve_anew(regex, matching_topics(regex, names), now_ms)
+        budget.take_expression()
+        budget.take_records(change.records[known:])
+        after = regex
+        seen += 1
+    records = _records(change)
+    left = due_count - seen
+    if left or group.expressions_due[1]:
+        records.append(ExpressionsDue(group.group_id, after, left))
+    return records, left > 0
+
+
+def refresh_some(
+    group: ConsumerGroup, topics: TopicsView, names: Collection[str], now_ms: int, budget: UpdateBudget
+) -> list[GroupRecord] | None:
+    """The same when only topics of these names were created, have grown or were deleted; None: it is too much."""
+    change = SubscriptionChange(group, topics)
+    for regex, resolved in group.regexes.items():
+        if budget.is_spent or len(names) > MATCHES_MAX:
+            return None
+        known = len(change.records)
+        before = set(resolved.topics)
+        matched = matching_topics(regex, names)
+        gone = {name for name in matched if topics.topic(name) is None}
+        new = [name for name in matched if name not in before and name not in gone]
+        if new:
+            # Rare enough to ask which topics may be subscribed to at all.
+            new = list(set(new) & set(topics.names()))
+        change.resolve_anew(regex, tuple(sorted((before - gone) | set(new))), now_ms)
+        budget.take_expression()
+        budget.take_records(change.records[known:])
+    return _records(change)
+
+
+def _records(change: SubscriptionChange) -> list[GroupRecord]:
+    group = change.group
+    metadata_hash = change.metadata_hash(anew=True)
+    if metadata_hash == group.metadata_hash:
+        return list(change.records)
+    return [*change.records, ConsumerGroupStored(group.group_id, group.epoch + 1, metadata_hash)]
+
+
+def _size(record: GroupRecord) -> int:
+    """At most what the record takes in the log: four bytes a character; names of topics have only plain ones."""
+    size = _RECORD_BYTES + 4 * len(record.group_id)
+    if isinstance(record, RegexResolved):
+        size += 4 * len(record.regex) + sum(map(len, record.topics)) + 2 * len(record.topics)
+    return size

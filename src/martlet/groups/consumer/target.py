@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from martlet.groups.consumer.assignors import ASSIGNORS
 from martlet.groups.consumer.assignors.specification import MemberSpecification
-from martlet.groups.consumer.group import ConsumerGroup, GroupRecord
-from martlet.groups.options import GroupsOptions
+from martlet.groups.consumer.consumer_group import ConsumerGroup, GroupRecord
+from martlet.groups.ports import GroupsOptions, TopicsView, TopicView
 from martlet.groups.records import (
     NO_PARTITIONS,
     ConsumerMemberStored,
@@ -21,7 +21,6 @@ from martlet.groups.records import (
     TargetAssigned,
     TargetEpochStored,
 )
-from martlet.groups.topics import TopicsView, TopicView
 
 AT_ONCE_MEMBERS_MAX: Final = 32
 ASSIGN_DELAY_MS: Final = 200

@@ -7,9 +7,9 @@ bounded here, so that every record made of a request that passed fits into a bat
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.groups.consumer.group import AWAY_EPOCH, JOINING_EPOCH
+from martlet.groups.consumer.consumer_group import AWAY_EPOCH, JOINING_EPOCH
 from martlet.groups.consumer.topic_regex import check_regex
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import GroupsOptions
 from martlet.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 MEMBER_ID_LENGTH_MAX: Final = 512

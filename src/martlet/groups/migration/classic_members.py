@@ -7,29 +7,25 @@ An eager member owns nothing when it joins; a cooperative one says what it owns,
 
 Each time a member has to act (join after a 27, sync after a join) it has its rebalance timeout to do so.
 
-Proved by: tests/unit/groups/migration/test_classic_members.py, tests/scenarios/migration
+Proved by: tests/unit/groups/migration/test_migration.py, tests/scenarios/migration
 """
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.randomness import IdSource
 from martlet.coordinator.result import CancelTimer, Result, SetTimer
-from martlet.groups.caller import Caller
 from martlet.groups.classic.checks import check_group_id, check_metadata, check_protocol_named, check_session_timeout
-from martlet.groups.classic.group import CONSUMER_PROTOCOL_TYPE
+from martlet.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE
 from martlet.groups.classic.leave import identities, response_of
 from martlet.groups.classic.member import Protocols, protocols_of
+from martlet.groups.consumer.consumer_group import Awaited, ClassicMemberAwaited, ConsumerGroup, Member
+from martlet.groups.consumer.consumer_group_protocol import ConsumerProtocol
 from martlet.groups.consumer.departure import static_member, unknown_member
-from martlet.groups.consumer.events import Awaited, ClassicMemberAwaited
-from martlet.groups.consumer.group import ConsumerGroup, Member
 from martlet.groups.consumer.heartbeat import MemberUpdate
-from martlet.groups.consumer.protocol import ConsumerProtocol
 from martlet.groups.consumer.reconciliation import waits_for_others
 from martlet.groups.consumer.validation import check_member_id
-from martlet.groups.migration.downgrade import Downgrading
-from martlet.groups.migration.embedded import assignment_bytes, partitions_of
-from martlet.groups.options import GroupsOptions
+from martlet.groups.migration.conversion import Conversion, assignment_bytes, partitions_of
+from martlet.groups.ports import Caller, GroupsOptions, TopicsView
 from martlet.groups.records import ClassicProtocolStored, ConsumerMemberStored, MemberState
-from martlet.groups.topics import TopicsView
 from martlet.wire.consumer_protocol import Subscription, read_subscription
 from martlet.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from martlet.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -48,13 +44,13 @@ class ClassicMembers:
         topics: TopicsView,
         ids: IdSource,
         consumer: ConsumerProtocol,
-        downgrading: Downgrading,
+        conversion: Conversion,
     ) -> None:
         self._options = options
         self._topics = topics
         self._ids = ids
         self._consumer = consumer
-        self._downgrading = downgrading
+        self._conversion = conversion
 
     def join_group(
         self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, now_ms: int
@@ -95,12 +91,14 @@ class ClassicMembers:
             member_id=member_id,
         )
         if replaced is not None:
-            turned = self._downgrading.replace_last(group, replaced, (after, current), response, now_ms)
+            turned = self._conversion.replace_last(group, replaced, (after, current), response, now_ms)
             if turned is not None:
                 return turned
         return Result(response, update.records, update.timers)
 
-    def sync_group(self, group: ConsumerGroup, request: SyncGroupRequest, caller: Caller) -> Result[object]:
+    def sync_group(
+        self, group: ConsumerGroup, request: SyncGroupRequest, caller: Caller, now_ms: int
+    ) -> Result[object]:
         """Hand out what the member has been assigned."""
         check_protocol_named(request, caller.version)
         member, spoken = _classic_member(group, request.member_id, request.group_instance_id)
@@ -121,7 +119,7 @@ class ClassicMembers:
         events = [ClassicMemberAwaited(group.group_id, member.member_id, Awaited.NOTHING)]
         return Result(response, events if member.awaited is not Awaited.NOTHING else [], timers)
 
-    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest) -> Result[object]:
+    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, caller: Caller, now_ms: int) -> Result[object]:
         """Note that the member lives, and tell it when it should join again."""
         member, spoken = _classic_member(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicId
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import GroupsOptions, TopicsView, TopicView
 from martlet.groups.records import OffsetCommitted
-from martlet.groups.topics import TopicsView, TopicView
 from martlet.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -10,7 +10,7 @@ from martlet.base.errors import ErrorCode
 from martlet.base.ids import NO_TOPIC_ID, TopicId
 from martlet.groups.offsets.commit import FIRST_VERSION_BY_TOPIC_ID
 from martlet.groups.offsets.table import CommittedOffset, OffsetTable
-from martlet.groups.topics import TopicsView
+from martlet.groups.ports import TopicsView
 from martlet.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,

@@ -1,19 +1,38 @@
 """The offsets of all groups of one machine: the state, its only writer, and lookups; no rules.
 
 How it works: group → topic → partition → `CommittedOffset`, as nested dictionaries, so that a group's offsets, or a
-topic's within it, are found without looking at others. Topic names come back from the log as new strings every time;
+topic's within it, are found without visiting others. Topic names come back from the log as new strings every time;
 they are interned, so that a thousand groups share one.
 
-Invariants: (O1) no group without a topic and no topic without a partition is kept, so "has offsets" is "is a key".
-(O2) `count` is the number of offsets held.
+Invariants:
+GRP-19 No group without a topic and no topic without a partition is kept, so "has offsets" is "is a key".
+GRP-20 `count` is the number of offsets held.
+
+Proved by: tests/unit/groups/offsets/test_offset_table.py, tests/properties/test_group_offsets.py
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from sys import intern
 from typing import TypeAlias
 
-from martlet.groups.offsets.events import TopicsCleared, TopicsForgotten
 from martlet.groups.records import OffsetCommitted, OffsetRemoved
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsForgotten:
+    """These topics were deleted and not all of their offsets could be removed at once; the rest follows."""
+
+    topics: frozenset[str]
+    deleted_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsCleared:
+    """The offsets that were left over from deleted topics are gone."""
+
+    topics: frozenset[str]
+
 
 OffsetRecord: TypeAlias = OffsetCommitted | OffsetRemoved | TopicsForgotten | TopicsCleared
 

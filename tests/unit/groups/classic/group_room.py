@@ -6,10 +6,9 @@ from sim.randomness import SimRandomness
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.randomness import IdSource
-from martlet.groups.caller import Caller
-from martlet.groups.classic.group import ClassicGroup
-from martlet.groups.classic.protocol import ClassicProtocol
-from martlet.groups.options import GroupsOptions
+from martlet.groups.classic.classic_group import ClassicGroup
+from martlet.groups.classic.classic_protocol import ClassicProtocol
+from martlet.groups.ports import Caller, GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
 from martlet.wire.messages.heartbeat import HeartbeatRequest
 from martlet.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

@@ -3,7 +3,7 @@
 import pytest
 
 from martlet.base.errors import InvariantViolation
-from martlet.groups.classic.events import (
+from martlet.groups.classic.classic_events import (
     GenerationBegun,
     MemberJoined,
     MemberRejoined,
@@ -11,9 +11,8 @@ from martlet.groups.classic.events import (
     RebalancePrepared,
     StaticMemberReplaced,
 )
-from martlet.groups.classic.group import ClassicGroup
+from martlet.groups.classic.classic_group import TRANSITIONS, ClassicGroup, ClassicState
 from martlet.groups.classic.member import Member, Protocols
-from martlet.groups.classic.state import TRANSITIONS, ClassicState
 from martlet.groups.records import ClassicGroupStored, ClassicMemberStored
 from martlet.wire.consumer_protocol import Subscription, write_subscription
 

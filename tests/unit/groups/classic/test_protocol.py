@@ -8,10 +8,10 @@ import pytest
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.coordinator.result import Answer, CancelTimer, SetTimer
 from martlet.groups.classic.checks import GROUP_BYTES_MAX
-from martlet.groups.classic.events import CLASSIC_EVENTS, MemberSynced, RebalancePrepared
+from martlet.groups.classic.classic_events import CLASSIC_EVENTS, MemberSynced, RebalancePrepared
+from martlet.groups.classic.classic_group import ClassicState
 from martlet.groups.classic.member import Member
-from martlet.groups.classic.state import ClassicState
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import GroupsOptions
 from martlet.groups.records import ClassicGroupRemoved, ClassicGroupStored, ClassicMemberStored
 from martlet.wire.messages.join_group import JoinGroupResponse
 from martlet.wire.messages.leave_group import MemberIdentity

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from sim.randomness import SimRandomness
 
 from martlet.base.randomness import IdSource
-from martlet.groups.caller import Caller
-from martlet.groups.consumer.group import ConsumerGroup
-from martlet.groups.consumer.protocol import ConsumerProtocol
-from martlet.groups.options import GroupsOptions
+from martlet.groups.consumer.consumer_group import ConsumerGroup
+from martlet.groups.consumer.consumer_group_protocol import ConsumerProtocol
+from martlet.groups.ports import Caller, GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
 from martlet.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

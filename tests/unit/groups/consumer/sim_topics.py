@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from martlet.base.ids import TopicId
-from martlet.groups.topics import TopicView
+from martlet.groups.ports import TopicView
 
 
 class SimTopics:

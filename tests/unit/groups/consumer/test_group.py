@@ -3,8 +3,14 @@
 from itertools import permutations
 
 from martlet.base.ids import TopicId
-from martlet.groups.consumer.events import AssignmentDue, Awaited, ClassicMemberAwaited
-from martlet.groups.consumer.group import ConsumerGroup, GroupRecord, TopicIndex
+from martlet.groups.consumer.consumer_group import (
+    AssignmentDue,
+    Awaited,
+    ClassicMemberAwaited,
+    ConsumerGroup,
+    GroupRecord,
+    TopicIndex,
+)
 from martlet.groups.records import (
     ClassicProtocolStored,
     ConsumerGroupRemoved,

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.groups.consumer.events import AssignmentDue
+from martlet.groups.consumer.consumer_group import AssignmentDue
+from martlet.groups.consumer.subscriptions import EXPRESSIONS_MAX, NEXT_TURN_MS
 from martlet.groups.consumer.target import ASSIGN_DELAY_MS, AT_ONCE_MEMBERS_MAX
-from martlet.groups.consumer.topic_news import EXPRESSIONS_MAX, NEXT_TURN_MS
-from martlet.groups.options import ConsumerTimes, GroupsOptions
+from martlet.groups.ports import ConsumerTimes, GroupsOptions
 from martlet.groups.records import (
     ConsumerGroupStored,
     ConsumerMemberStored,

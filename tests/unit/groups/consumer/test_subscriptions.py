@@ -1,6 +1,6 @@
 """The fingerprint of topics, and what a change of members does to the topics a group asks for."""
 
-from martlet.groups.consumer.group import ConsumerGroup
+from martlet.groups.consumer.consumer_group import ConsumerGroup
 from martlet.groups.consumer.subscriptions import SubscriptionChange, hash_of_topics
 from martlet.groups.records import ConsumerGroupStored, ConsumerMemberStored, RegexRemoved, RegexResolved
 from tests.unit.groups.consumer.sim_topics import SimTopics

@@ -7,7 +7,7 @@ once more when it has given something back.
 from typing import Any
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.groups.caller import Caller
+from martlet.groups.ports import Caller
 from martlet.groups.records import NO_PARTITIONS, Partitions
 from martlet.wire.consumer_protocol import (
     Subscription,

@@ -7,9 +7,8 @@ from sim.randomness import SimRandomness
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.randomness import IdSource
-from martlet.groups.caller import Caller
-from martlet.groups.consumer.group import ConsumerGroup
-from martlet.groups.options import GroupsOptions
+from martlet.groups.consumer.consumer_group import ConsumerGroup
+from martlet.groups.ports import Caller, GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
 from martlet.wire.consumer_protocol import Subscription, read_assignment, write_subscription
 from martlet.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

@@ -5,14 +5,13 @@ from typing import Any
 
 from martlet.base.randomness import IdSource
 from martlet.coordinator.result import Result, TimerKey
-from martlet.groups.caller import Caller
-from martlet.groups.classic.protocol import ClassicProtocol
+from martlet.groups.classic.classic_protocol import ClassicProtocol
+from martlet.groups.consumer.consumer_group import CONSUMER_RECORDS
+from martlet.groups.consumer.consumer_group_protocol import ConsumerProtocol
 from martlet.groups.consumer.departure import no_such_group
-from martlet.groups.consumer.group import CONSUMER_RECORDS
-from martlet.groups.consumer.protocol import ConsumerProtocol
-from martlet.groups.migration.migration import Migration
-from martlet.groups.options import GroupsOptions
-from martlet.groups.topics import TopicsView
+from martlet.groups.migration.classic_members import ClassicMembers
+from martlet.groups.migration.conversion import Conversion
+from martlet.groups.ports import Caller, GroupsOptions, TopicsView
 from martlet.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from martlet.wire.messages.heartbeat import HeartbeatRequest
 from martlet.wire.messages.join_group import JoinGroupRequest
@@ -28,7 +27,8 @@ class TwoProtocols:
     def __init__(self, options: GroupsOptions, topics: TopicsView, ids: IdSource) -> None:
         self.classic = ClassicProtocol(options, ids)
         self.consumer = ConsumerProtocol(options, topics, ids)
-        self.migration = Migration(options, topics, ids, self.classic, self.consumer)
+        self.conversion = Conversion(options, topics, self.classic, self.consumer)
+        self.classic_members = ClassicMembers(options, topics, ids, self.consumer, self.conversion)
 
     def consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int
@@ -39,7 +39,7 @@ class TwoProtocols:
         if request.member_epoch != 0:
             raise no_such_group(request)
         if not group.is_empty:
-            return self.migration.upgrade(group, request, caller, now_ms)
+            return self.conversion.upgrade(group, request, caller, now_ms)
         joined = self.consumer.heartbeat(request, caller, now_ms)
         return Result(joined.response, [*self.classic.removal(group), *joined.records], joined.timers, joined.answers)
 
@@ -48,7 +48,7 @@ class TwoProtocols:
         if group is None:
             return self.classic.join_group(request, caller, now_ms)
         if not group.is_empty:
-            return self.migration.join_group(group, request, caller, now_ms)
+            return self.classic_members.join_group(group, request, caller, now_ms)
         joined = self.classic.join_group(request, caller, now_ms)
         return Result(joined.response, [*self.consumer.removal(group), *joined.records], joined.timers, joined.answers)
 
@@ -56,19 +56,19 @@ class TwoProtocols:
         group = self.consumer.groups.get(request.group_id)
         if group is None:
             return self.classic.sync_group(request, caller, now_ms)
-        return self.migration.sync_group(group, request, caller, now_ms)
+        return self.classic_members.sync_group(group, request, caller, now_ms)
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, now_ms: int) -> Result[object]:
         group = self.consumer.groups.get(request.group_id)
         if group is None:
             return self.classic.heartbeat(request, caller, now_ms)
-        return self.migration.heartbeat(group, request, caller, now_ms)
+        return self.classic_members.heartbeat(group, request, caller, now_ms)
 
     def leave_group(self, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Result[object]:
         group = self.consumer.groups.get(request.group_id)
         if group is None:
             return self.classic.leave_group(request, caller, now_ms)
-        return self.migration.leave_group(group, request, caller, now_ms)
+        return self.classic_members.leave_group(group, request, caller, now_ms)
 
     def topics_changed(self, names: Collection[str], now_ms: int) -> Result[object]:
         return self.consumer.topics_changed(names, now_ms)

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from martlet.base.ids import TopicId
 from martlet.groups.offsets.table import OffsetTable
+from martlet.groups.ports import TopicView
 from martlet.groups.records import OffsetCommitted
-from martlet.groups.topics import TopicView
 from martlet.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

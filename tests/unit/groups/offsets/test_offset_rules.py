@@ -4,10 +4,16 @@ import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.groups.offsets.commit import COMMIT_BYTES_MAX, Commit, commit_offsets
-from martlet.groups.offsets.delete import TombstoneBudget, delete_offsets, offsets_of_group, offsets_of_topics
-from martlet.groups.offsets.expiry import ExpiryRule, expired_offsets
 from martlet.groups.offsets.fetch import fetch_offsets
-from martlet.groups.options import GroupsOptions
+from martlet.groups.offsets.removal import (
+    ExpiryRule,
+    TombstoneBudget,
+    delete_offsets,
+    expired_offsets,
+    offsets_of_group,
+    offsets_of_topics,
+)
+from martlet.groups.ports import GroupsOptions
 from martlet.groups.records import OffsetCommitted, OffsetRemoved
 from martlet.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
 from martlet.wire.messages.offset_delete import (

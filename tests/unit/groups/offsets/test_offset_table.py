@@ -1,6 +1,6 @@
 """The table of committed offsets."""
 
-from martlet.groups.offsets.events import TopicsCleared, TopicsForgotten
+from martlet.groups.offsets.table import TopicsCleared, TopicsForgotten
 from martlet.groups.records import OffsetCommitted, OffsetRemoved
 
 from .offset_cases import table_of

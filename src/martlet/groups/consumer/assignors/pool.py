@@ -3,8 +3,9 @@
 The things are partitions for one assignor and partition numbers for the other. First come even loads, then racks, then
 staying where one is. Nothing here knows about topics.
 
-Invariants: (P1) after `level` the loads of the pool's members are as even as what they carry from elsewhere allows.
-(P2) A pool that is level and whose racks cannot be matched better is left as it is.
+Invariants:
+GRP-17 After `level` the loads of the pool's members are as even as what they carry from elsewhere allows.
+GRP-18 A pool that is level and whose racks cannot be matched better is left as it is.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

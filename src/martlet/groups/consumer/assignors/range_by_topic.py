@@ -4,8 +4,10 @@ Topics with the same subscribers and the same number of partitions are dealt out
 it of all, which is what joins of topics need. Members keep their numbers as long as the balance allows, so after
 changes a range may have gaps. The load is even per topic, not over all topics: that is the price.
 
-Invariants: A1. (R1) In each topic, loads differ by at most one. (R2) Topics with equal subscribers and partition counts
-are split alike. (R3) Given back its own outcome, it changes nothing.
+Invariants: GRP-10 of every assignor, and
+GRP-11 In each topic, loads differ by at most one.
+GRP-12 Topics with equal subscribers and partition counts are split alike.
+GRP-13 Given back its own outcome, it changes nothing.
 
 Proved by: tests/properties/test_assignors.py
 """
@@ -16,8 +18,8 @@ from typing import NamedTuple
 from martlet.base.ids import TopicId
 from martlet.groups.consumer.assignors.pool import Pool
 from martlet.groups.consumer.assignors.specification import Members, Topics, classes_of_topics
+from martlet.groups.ports import TopicView
 from martlet.groups.records import Partitions
-from martlet.groups.topics import TopicView
 
 _NOTHING: dict[str, int] = {}
 _NOWHERE: frozenset[str] = frozenset()

@@ -1,14 +1,14 @@
 """What an assignor is given and what it gives back.
 
-Only shapes live here. Invariant of every assignor: (A1) each partition of a topic somebody subscribes to goes to
-exactly one member, and that member subscribes to the topic.
+Only shapes live here. Invariant of every assignor:
+GRP-10 Each partition of a topic with subscribers goes to exactly one member, and that member subscribes to the topic.
 """
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
+from martlet.groups.ports import TopicView
 from martlet.groups.records import Partitions
-from martlet.groups.topics import TopicView
 
 
 class MemberSpecification(NamedTuple):

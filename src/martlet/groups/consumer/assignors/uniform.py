@@ -3,8 +3,10 @@
 Topics with the same subscribers form one pool; with equal subscriptions there is only one, levelled in one go. With
 several, each is levelled in turn, over what its members carry from the others, until nothing moves any more.
 
-Invariants: A1. (U1) With equal subscriptions, loads differ by at most one. (U2) Otherwise, no partition could move to
-another of its subscribers and make their loads more even. (U3) Given back its own outcome, it changes nothing.
+Invariants: GRP-10 of every assignor, and
+GRP-14 With equal subscriptions, loads differ by at most one.
+GRP-15 Otherwise, no partition could move to another of its subscribers and make their loads more even.
+GRP-16 Given back its own outcome, it changes nothing.
 
 Proved by: tests/properties/test_assignors.py
 """
@@ -12,8 +14,8 @@ Proved by: tests/properties/test_assignors.py
 from martlet.base.ids import TopicId
 from martlet.groups.consumer.assignors.pool import Pool
 from martlet.groups.consumer.assignors.specification import Members, TopicClass, Topics, classes_of_topics
+from martlet.groups.ports import TopicView
 from martlet.groups.records import Partitions
-from martlet.groups.topics import TopicView
 
 _PASSES_MAX = 100
 _NOWHERE: frozenset[str] = frozenset()

@@ -1,15 +1,23 @@
-"""Removing offsets on request: of single partitions (OffsetDelete), of a whole group, of deleted topics.
+"""Removing committed offsets: on request, with their group or topic, and when they are too old.
 
-Every removal is bounded in bytes, because the tombstones of one result form one batch of the log; what is left over is
-removed by later results.
+Every removal is bounded in bytes, because the tombstones of one result form one batch of the log; later results remove
+what is left over.
+
+The rules of expiry are Kafka's. An offset whose client chose a retention expires by that. Otherwise the broker's
+retention counts: from the moment a classic group became empty, or from the commit for simple groups, for consumer
+groups, and for topics that a live group no longer reads. An offset of a topic that the group subscribes to never
+expires. While the subscription of a live group is not known, nothing of it expires.
+
+Proved by: tests/unit/groups/offsets/test_offset_rules.py, tests/properties/test_group_offsets.py
 """
 
 from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
 from martlet.base.errors import ErrorCode
-from martlet.groups.offsets.table import OffsetTable
+from martlet.groups.offsets.table import CommittedOffset, OffsetTable
+from martlet.groups.ports import TopicsView
 from martlet.groups.records import OffsetRemoved
-from martlet.groups.topics import TopicsView
 from martlet.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -103,3 +111,45 @@ def offsets_of_topics(
                 if not budget.take(group_id, topic):
                     return
                 yield OffsetRemoved(group_id, topic, partition)
+
+
+class ExpiryRule(NamedTuple):
+    """How the offsets of one group age; a group without a rule keeps everything."""
+
+    is_subscribed: Callable[[str], bool]
+    empty_since_ms: int | None = None
+    """The retention counts from here; None: from each commit."""
+
+
+class Expired(NamedTuple):
+    """Tombstones for what is too old, and whether the group has no other offset."""
+
+    records: list[OffsetRemoved]
+    is_all: bool
+
+
+def expired_offsets(
+    table: OffsetTable, group_id: str, rule: ExpiryRule, *, retention_ms: int, now_ms: int, budget: TombstoneBudget
+) -> Expired:
+    """What of this group's offsets is to be removed now, as the budget allows."""
+    records: list[OffsetRemoved] = []
+    is_all = True
+    for topic, committed in table.of_group(group_id).items():
+        if rule.is_subscribed(topic):
+            is_all = False
+            continue
+        for partition, offset in committed.items():
+            if not _is_expired(offset, rule, retention_ms, now_ms):
+                is_all = False
+            elif budget.take(group_id, topic):
+                records.append(OffsetRemoved(group_id, topic, partition))
+            else:
+                return Expired(records, False)
+    return Expired(records, is_all)
+
+
+def _is_expired(offset: CommittedOffset, rule: ExpiryRule, retention_ms: int, now_ms: int) -> bool:
+    if offset.expires_at_ms >= 0:
+        return now_ms >= offset.expires_at_ms
+    since_ms = offset.committed_at_ms if rule.empty_since_ms is None else rule.empty_since_ms
+    return now_ms - since_ms >= retention_ms

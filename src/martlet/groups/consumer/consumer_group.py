@@ -1,22 +1,26 @@
 """The state of one consumer group, changed by replaying records and by nothing else.
 
-A member's state is its two records: `ConsumerMemberStored` (what it wants) and `CurrentAssigned` (what it owns). Beside
-them the group keeps indexes, so that no heartbeat has to look at every member: who owns which partition, how many
-sources (members naming it, expressions matching it) ask for each topic, how many members vote for each assignor.
+A member's state is its two records: `ConsumerMemberStored` (what it subscribes to) and `CurrentAssigned` (what it
+owns). The group also keeps indexes, so that no heartbeat has to visit every member: the owner of each partition, the
+number of sources (members naming it, regular expressions matching it) of each topic, the votes for each assignor.
 
-Records may come in any order that a compacted log can have them: whatever is missing is created empty.
+Records may come in any order that a compacted log can have them: whatever is missing is created empty. The volatile
+records at the top never go to the log; a restart forgets them, and `on_loaded` makes up for that.
 
-Invariants: (I15) a partition is owned by at most one member per epoch: `owners` names it for every partition that some
-member has been assigned or has not given back yet. (I16) `topic_sources` has exactly the topics that somebody asks for.
+Invariants:
+GRP-7 A partition is owned by at most one member per epoch: `owners` names it for every partition that some member has
+been assigned or has not given back yet.
+GRP-8 `topic_sources` has exactly the topics that some member subscribes to.
 
 Proved by: tests/unit/groups/consumer/test_group.py, tests/properties/test_consumer_group.py
 """
 
 from collections.abc import Iterable
-from typing import Final
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias
 
 from martlet.base.ids import TopicId
-from martlet.groups.consumer.events import AssignmentDue, Awaited, ClassicMemberAwaited, ExpressionsDue
 from martlet.groups.records import (
     NO_PARTITIONS,
     ConsumerGroupRemoved,
@@ -34,6 +38,43 @@ from martlet.groups.records import (
     TargetEpochStored,
     TargetRemoved,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentDue:
+    """A timer is set that will make a new target assignment for this group."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionsDue:
+    """So many of the group's expressions, in order from the one behind `after` on, are still to be matched anew."""
+
+    group_id: str
+    after: str
+    count: int
+
+
+class Awaited(Enum):
+    """What a member that speaks the classic protocol has to do next, in the time it has for a rebalance."""
+
+    NOTHING = "nothing"
+    JOIN = "join"
+    SYNC = "sync"
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMemberAwaited:
+    """A member that speaks the classic protocol has been told to join again, or has joined and not synced yet."""
+
+    group_id: str
+    member_id: str
+    what: Awaited
+
+
+ConsumerEvent: TypeAlias = AssignmentDue | ExpressionsDue | ClassicMemberAwaited
+
 
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1

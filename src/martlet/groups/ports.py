@@ -1,8 +1,32 @@
-"""The limits and times of the groups machine; the broker fills them from its settings."""
+"""What the groups machine and the broker share: the caller, options, a view of the topics, the words of listings.
 
-from collections.abc import Callable
+Only shapes live here. The broker fills them from its settings and its image of the cluster.
+"""
+
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+from martlet.base.ids import TopicId
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+TYPES = frozenset((CLASSIC, CONSUMER))
+
+EMPTY = "Empty"
+STABLE = "Stable"
+DEAD = "Dead"
+STATES = frozenset(("empty", "stable", "dead", "preparingrebalance", "completingrebalance", "assigning", "reconciling"))
+"""What filters by state can find, in small letters."""
+
+
+class Caller(NamedTuple):
+    """The client behind a request and the version of the API it used."""
+
+    client_id: str
+    client_host: str
+    """As shown by tools: a slash and the address, like "/127.0.0.1"."""
+    version: int
 
 
 class ConsumerTimes(NamedTuple):
@@ -45,3 +69,25 @@ class GroupsOptions:
         return self.consumer_times_of(group_id) or ConsumerTimes(
             self.consumer_session_timeout_ms, self.consumer_heartbeat_interval_ms, 0
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic; `racks` holds, for each partition, the racks its replicas stand in (empty: none known)."""
+
+    id: TopicId
+    name: str
+    partition_count: int
+    racks: tuple[frozenset[str], ...] = ()
+
+
+class TopicsView(Protocol):
+    """The topics that exist now."""
+
+    def topic(self, name: str) -> TopicView | None: ...
+
+    def topic_by_id(self, topic_id: TopicId) -> TopicView | None: ...
+
+    def names(self) -> Iterable[str]:
+        """Names of all topics a client may subscribe to (internal ones excluded)."""
+        ...

@@ -6,7 +6,8 @@ Rules: methods read the state and return a `Result`; only `replay` changes anyth
 Timers: ("session", group, member) since a member was last heard; ("revoke", group, member) while it has something to
 give back; ("assign", group) while a group waits for a new target; ("regex", group) to match expressions anew.
 
-Invariants: I15 and I16 of `group.py`. (I17) Epochs never go back.
+Invariants: GRP-7 and GRP-8 of `consumer_group.py`, and
+GRP-9 Epochs never go back.
 
 Proved by: tests/unit/groups/consumer, tests/scenarios/consumer, tests/properties/test_consumer_group.py
 """
@@ -16,8 +17,18 @@ from collections.abc import Callable, Collection, Sequence
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.randomness import IdSource
 from martlet.coordinator.result import Result, SetTimer, TimerKey
-from martlet.groups.caller import Caller
-from martlet.groups.consumer import description, topic_news
+from martlet.groups.consumer import description
+from martlet.groups.consumer.consumer_group import (
+    AWAY_EPOCH,
+    JOINING_EPOCH,
+    AssignmentDue,
+    Awaited,
+    ConsumerGroup,
+    ConsumerRecord,
+    ExpressionsDue,
+    Member,
+    TopicIndex,
+)
 from martlet.groups.consumer.departure import (
     leave_for_a_while,
     leaving_member,
@@ -25,20 +36,11 @@ from martlet.groups.consumer.departure import (
     no_such_group,
     remove_members,
 )
-from martlet.groups.consumer.events import AssignmentDue, Awaited, ExpressionsDue
-from martlet.groups.consumer.group import (
-    AWAY_EPOCH,
-    JOINING_EPOCH,
-    ConsumerGroup,
-    ConsumerRecord,
-    Member,
-    TopicIndex,
-)
 from martlet.groups.consumer.heartbeat import MemberUpdate, find_member, heartbeat
+from martlet.groups.consumer.subscriptions import NEXT_TURN_MS, UpdateBudget, refresh, refresh_next, refresh_some
 from martlet.groups.consumer.target import ASSIGN_DELAY_MS, AT_ONCE_MEMBERS_MAX, make_target, outlook_of
-from martlet.groups.consumer.topic_news import NEXT_TURN_MS, NewsBudget
 from martlet.groups.consumer.validation import check_heartbeat
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import Caller, GroupsOptions, TopicsView
 from martlet.groups.records import (
     ConsumerGroupRemoved,
     ConsumerMemberRemoved,
@@ -49,7 +51,6 @@ from martlet.groups.records import (
     TargetEpochRemoved,
     TargetRemoved,
 )
-from martlet.groups.topics import TopicsView
 from martlet.wire.messages import consumer_group_describe, describe_groups
 from martlet.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -152,14 +153,14 @@ class ConsumerProtocol:
         concerned.update(self._with_regex)
         records: list[object] = []
         timers: list[SetTimer] = []
-        budget = NewsBudget()
+        budget = UpdateBudget()
         for group_id in concerned:
             group = self.groups[group_id]
             if group.is_empty:
                 continue
             found = None
             if not budget.is_spent:
-                found = topic_news.refresh_some(group, self._topics, names, now_ms, budget)
+                found = refresh_some(group, self._topics, names, now_ms, budget)
             if found is not None:
                 budget.take_records(found)
                 records += found
@@ -174,14 +175,14 @@ class ConsumerProtocol:
         records: list[object] = []
         timers: list[SetTimer] = []
         with_regex = 0
-        budget = NewsBudget()
+        budget = UpdateBudget()
         for group in self.groups.values():
             if group.is_empty:
                 continue
             if budget.is_spent:
                 timers.append(SetTimer(("regex", group.group_id), NEXT_TURN_MS))
             else:
-                found = topic_news.refresh(group, self._topics)
+                found = refresh(group, self._topics)
                 budget.take_records(found)
                 records += found
             for member in group.members.values():
@@ -216,8 +217,8 @@ class ConsumerProtocol:
     def _look_at_topics(self, group: ConsumerGroup, key: TimerKey, now_ms: int) -> Result[object]:
         """Some expressions, or all, have been resolved long ago, or news did not reach the group at once."""
         if not group.regexes:
-            return Result(records=topic_news.refresh(group, self._topics))
-        records, is_more = topic_news.take_turn(group, self._topics, now_ms)
+            return Result(records=refresh(group, self._topics))
+        records, is_more = refresh_next(group, self._topics, now_ms)
         delay_ms = NEXT_TURN_MS if is_more else self._options.consumer_regex_refresh_ms
         return Result(records=records, timers=[SetTimer(key, delay_ms)])
 

@@ -12,12 +12,12 @@ Proved by: tests/scenarios/classic, tests/unit/groups/classic, tests/properties/
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.randomness import IdSource
 from martlet.coordinator.result import Answer, CancelTimer, Result, SetTimer, TimerKey
-from martlet.groups.caller import Caller
-from martlet.groups.classic import answers, handover
+from martlet.groups.classic import answers
 from martlet.groups.classic import join as joining
 from martlet.groups.classic import leave as leaving
 from martlet.groups.classic import sync as syncing
@@ -29,20 +29,28 @@ from martlet.groups.classic.checks import (
     check_protocol_named,
     check_session_timeout,
 )
-from martlet.groups.classic.events import ClassicEvent, MemberIdGiven, MemberJoined
-from martlet.groups.classic.group import ClassicGroup
+from martlet.groups.classic.classic_events import ClassicEvent, MemberDescribed, MemberIdGiven, MemberJoined
+from martlet.groups.classic.classic_group import ClassicGroup, ClassicState
 from martlet.groups.classic.member import Protocols, protocols_of
-from martlet.groups.classic.plan import Plan, session_key
+from martlet.groups.classic.plan import (
+    Plan,
+    join_key,
+    pending_key,
+    rebalance_key,
+    session_key,
+    sync_key,
+    sync_phase_key,
+)
 from martlet.groups.classic.rebalance import (
     end_wait,
     expire_member,
     expire_pending_member,
     expire_sync_phase,
     is_excused,
+    prepare_rebalance,
     watch_loaded_members,
 )
-from martlet.groups.classic.state import ClassicState
-from martlet.groups.options import GroupsOptions
+from martlet.groups.ports import Caller, GroupsOptions
 from martlet.groups.records import ClassicGroupRemoved, ClassicGroupStored
 from martlet.wire.messages.describe_groups import DescribedGroup
 from martlet.wire.messages.heartbeat import HeartbeatRequest
@@ -119,14 +127,14 @@ class ClassicProtocol:
 
     def dismissal(self, group: ClassicGroup, code: ErrorCode) -> tuple[list[Answer], list[CancelTimer]]:
         """What a group with members needs, beside its removal, when it becomes a consumer group."""
-        return handover.dismissal(group, code)
+        return _dismissal(group, code)
 
     def adoption(
         self, record: ClassicGroupStored, protocols: Mapping[str, Protocols], now_ms: int, *, rebalance: bool
     ) -> Result[object]:
         """A consumer group goes on as this classic one; `protocols`: all those of members, by their ids."""
         plan = self._plan(ClassicGroup(record.group_id, now_ms), now_ms)
-        return handover.adoption(plan, record, protocols, rebalance=rebalance)
+        return _adoption(plan, record, protocols, rebalance=rebalance)
 
     def on_loaded(self, now_ms: int) -> Result[object]:
         records: list[object] = []
@@ -187,3 +195,29 @@ class ClassicProtocol:
 
 def _no_such_group(group_id: str) -> ApiError:
     return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}, so nobody is a member of it")
+
+
+def _dismissal(group: ClassicGroup, code: ErrorCode) -> tuple[list[Answer], list[CancelTimer]]:
+    """Answers for everybody who waits, and the end of all timers of the group."""
+    group_id = group.group_id
+    parked = [Answer(join_key(group_id, who), answers.join_refused(code, who)) for who in group.joining]
+    parked += [Answer(sync_key(group_id, who), answers.sync_refused(code)) for who in group.syncing]
+    keys: list[TimerKey] = [session_key(group_id, member_id) for member_id in group.members]
+    keys += [pending_key(group_id, member_id) for member_id in group.pending]
+    keys += [rebalance_key(group_id), sync_phase_key(group_id)]
+    return parked, [CancelTimer(key) for key in keys]
+
+
+def _adoption(
+    plan: Plan, record: ClassicGroupStored, protocols: Mapping[str, Protocols], *, rebalance: bool
+) -> Result[object]:
+    """Begin with the members of the record, Stable, or at once with a rebalance."""
+    group = plan.group
+    plan.record(record)
+    for member in list(group.members.values()):
+        if member.member_id in protocols:
+            plan.record(MemberDescribed(group.group_id, replace(member, protocols=protocols[member.member_id])))
+        plan.watch(member)
+    if rebalance:
+        prepare_rebalance(plan)
+    return plan.result()

@@ -1,21 +1,25 @@
-"""The state of one classic group, and how records change it; what to do about it is decided elsewhere.
+"""The state of one classic group, and how records change it; other modules decide what to do about it.
 
 `apply` and `restore` are the only writers. A handler calls them on a `draft`, which shares everything with the group
 but the changes, and afterwards `replay` calls them on the group itself with the same records.
 
 Invariants, at all times:
-(G1) `instances` names exactly the static members; `protocol_counts` and `members_bytes` sum over all members.
-(G2) `joining`, `fresh`, `unsynced` and `syncing` are members, `pending` are not. Who is joining is not syncing.
-(G3) The leader is a member; without members there is none.
-(G4) The generation never gets smaller.
+GRP-3 `instances` names exactly the static members; `protocol_counts` and `members_bytes` sum over all members.
+GRP-4 `joining`, `fresh`, `unsynced` and `syncing` are members, `pending` are not. Who is joining is not syncing.
+GRP-5 The leader is a member; without members there is none.
+GRP-6 The generation never gets smaller.
+
+Proved by: tests/unit/groups/classic/test_group.py, tests/properties/test_classic_group.py
 """
 
 from collections import Counter
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
 
 from martlet.base.invariant import invariant
-from martlet.groups.classic.events import (
+from martlet.groups.classic.classic_events import (
     ClassicEvent,
     GenerationBegun,
     InitialDelay,
@@ -31,11 +35,35 @@ from martlet.groups.classic.events import (
 )
 from martlet.groups.classic.member import Member, Protocols
 from martlet.groups.classic.overlay import Overlay
-from martlet.groups.classic.state import TRANSITIONS, ClassicState
 from martlet.groups.records import ClassicGroupStored, ClassicMemberStored
 from martlet.wire.consumer_protocol import read_subscription
 
+
+class ClassicState(Enum):
+    """Values are the names that tools show.
+
+    Empty: without members. PreparingRebalance: members are to join again. CompletingRebalance: a generation has begun
+    and its leader owes the assignments. Stable: every member has, or can fetch, its assignment.
+    """
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+TRANSITIONS: Final[dict[ClassicState, frozenset[ClassicState]]] = {
+    ClassicState.EMPTY: frozenset({ClassicState.PREPARING_REBALANCE}),
+    ClassicState.PREPARING_REBALANCE: frozenset({ClassicState.COMPLETING_REBALANCE, ClassicState.EMPTY}),
+    ClassicState.COMPLETING_REBALANCE: frozenset({ClassicState.STABLE, ClassicState.PREPARING_REBALANCE}),
+    # Stable to Stable: a static member came back under a new member id, and the group is stored again.
+    ClassicState.STABLE: frozenset({ClassicState.PREPARING_REBALANCE, ClassicState.STABLE}),
+}
+"""The ways between the states; nothing else is allowed."""
+
+
 CONSUMER_PROTOCOL_TYPE = "consumer"
+"""The protocol type by which clients of the classic protocol say that they are consumers."""
 
 
 @dataclass(slots=True)
