@@ -16,7 +16,7 @@ from sim.randomness import SimRandomness
 
 from martlet.base.randomness import IdSource
 from martlet.coordinator.result import Result, TimerKey
-from martlet.groups.consumer import heartbeat, protocol
+from martlet.groups.consumer import consumer_group_protocol, heartbeat
 from martlet.groups.consumer.consumer_group import AWAY_EPOCH, ConsumerGroup
 from martlet.groups.consumer.consumer_group_protocol import ConsumerProtocol
 from martlet.groups.consumer.subscriptions import hash_of_topics
@@ -77,7 +77,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(heartbeat, "AT_ONCE_MEMBERS_MAX", self.at_once_members_max)
-        self.patch.setattr(protocol, "AT_ONCE_MEMBERS_MAX", self.at_once_members_max)
+        self.patch.setattr(consumer_group_protocol, "AT_ONCE_MEMBERS_MAX", self.at_once_members_max)
         self.topics = SimTopics(one=3, two=2)
         ids = IdSource(SimRandomness("property"))
         self.context = MachineContext[Watched](lambda: Watched(GroupsOptions(), self.topics, ids), GroupRecordCodec())

@@ -1,16 +1,16 @@
-"""Random histories of one shard: requests, commits, refused appends, timers, restarts, with the promises checked."""
+"""Random histories of one shard: requests, effects, commits, refused appends, timers, restarts, and its promises."""
 
 from collections.abc import Callable
 from functools import partial
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from sim.clock import SimClock
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.coordinator.result import Result
 from martlet.coordinator.shard import Shard, ShardState
-from tests.unit.coordinator.toy_machine import FakeHost, FakeLog, NumberSet, ToyCodec, ToyMachine, ToyRecord
+from tests.unit.coordinator.toy_machine import SENDING, FakeHost, FakeLog, NumberSet, ToyCodec, ToyMachine, ToyRecord
 
 NAMES = st.sampled_from(["a", "b", "c"])
 NUMBERS = st.integers(0, 9)
@@ -33,19 +33,19 @@ class Request:
 
 
 class ShardHistory(RuleBasedStateMachine):
-    """S1 to S3 of `coordinator/shard.py`."""
+    """S1 to S5 of `coordinator/shard.py`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.clock = SimClock()
-        self.host = FakeHost()
         self.requests: list[Request] = []
         self.stored: list[tuple[bytes, bytes | None]] = []
         self.start()
 
     def start(self) -> None:
         """A new leader: what the log holds, and nothing else."""
-        self.machine, self.log = ToyMachine(), FakeLog()
+        self.machine, self.log, self.host = ToyMachine(), FakeLog(), FakeHost()
+        self.effects_ended = 0
         self.log.batches = [list(self.stored)] if self.stored else []
         self.shard: Shard[ToyRecord] = Shard("toy-0", self.machine, ToyCodec(), self.log, self.clock, self.host)
         decoded = [ToyCodec().decode(*entry) for entry in self.stored]
@@ -78,6 +78,18 @@ class ShardHistory(RuleBasedStateMachine):
     @rule(name=NAMES)
     def wait(self, name: str) -> None:
         self.submit(partial(self.machine.wait, name), 0, parks=True)
+
+    @rule(name=NAMES, number=NUMBERS)
+    def send(self, name: str, number: int) -> None:
+        self.submit(partial(self.machine.send, name, number), 1)
+
+    @precondition(lambda self: self.host.effects)
+    @rule(data=st.data(), fails=st.booleans())
+    def end_an_effect(self, data: st.DataObject, fails: bool) -> None:
+        place = data.draw(st.integers(0, len(self.host.effects) - 1))
+        outcome = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER) if fails else self.effects_ended
+        self.effects_ended += 1
+        self.host.end_effect(outcome, place)
 
     @rule()
     def commit(self) -> None:
@@ -127,6 +139,12 @@ class ShardHistory(RuleBasedStateMachine):
         if self.log.committed_offset == self.log.end_offset:
             unanswered = sum(not request.answers for request in self.requests)
             assert unanswered == self.shard.waiting_count
+
+    @invariant()
+    def an_effect_has_started_only_for_what_is_committed(self) -> None:
+        committed = self.stored + self.log.entries()[len(self.stored) :][: self.log.committed_offset]
+        for effect, _ in self.host.effects:
+            assert (b"\x01" + (SENDING + effect.name).encode(), str(effect.number).encode()) in committed, "S4"
 
     @invariant()
     def nothing_has_failed_inside(self) -> None:

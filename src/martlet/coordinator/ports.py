@@ -1,7 +1,6 @@
-"""What a shard needs from outside: a log to append to and somebody who wakes it; the time comes from a `Clock`.
+"""What a shard needs from outside: a log to append to and a host that wakes it; the time comes from a `Clock`.
 
-Only the ports live here. The broker's adapters are `shard_log.py` and `group_coordinator.py` in `broker/coordinators`;
-tests bring a log that commits when told.
+The broker's adapters are in `broker/coordinators`; tests bring a log that commits when they say so.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +34,11 @@ class ShardHost(Protocol):
     """The shell around a shard."""
 
     def wake_at(self, at_ms: int) -> None:
-        """Have `fire_due` called at this instant of the monotonic clock, or sooner; asked for at every change."""
+        """Have `fire_due` called at this instant of the monotonic clock, or sooner; repeated at every change."""
+        ...
+
+    def start_effect(self, effect: object, done: Callable[[object], None]) -> None:
+        """Start this work, and call `done` once, at once or later, with its outcome; an ApiError when it failed."""
         ...
 
     def failed(self, error: BaseException) -> None:

@@ -1,31 +1,41 @@
-"""What a machine answers with: records to store, what to tell whom, and timers to set.
+"""What a machine answers with: a typed response, records to store, timers, answers to parked requests, and effects.
 
 Rules: a handler reads state and returns a `Result`, changing nothing. The runtime appends the records that have a
-form in the log, then gives every record of the result, in order, to `replay`, then sets the timers, and tells the
-callers once the log up to there is committed. A handler that refuses a request raises `ApiError`; nothing happens then.
+form in the log, then gives every record of the result, in order, to `replay`, then sets the timers. The caller is
+answered, and the effects are started, once the log up to there is committed. A handler that refuses a request raises
+`ApiError`; nothing happens then.
 
 Records come in two kinds, and the machine's codec knows which is which: durable ones go to the log and come
 back after a restart; volatile ones (a member that is waiting, say) only change the state of this process.
+
+Effects are what a machine wants done outside its own log: markers written on other brokers, an append to another
+partition. They are data that the machine and its `EffectExecutor` agree on. The outcome comes back as a new operation,
+`on_effect_done`. A leadership that ends forgets its effects, started or not; the next machine repeats in `on_loaded`
+what its state says is unfinished. So an effect must be idempotent.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from typing_extensions import TypeVar
 
 R = TypeVar("R")
-R_contra = TypeVar("R_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+S_co = TypeVar("S_co", covariant=True, default=Any)
+"""The response; left out where nobody waits for one."""
 
 TimerKey: TypeAlias = tuple[str, ...]
-"""What a timer is for: its kind, then whom it concerns, like ("session", group, member)."""
+"""What a timer is for: its kind, then what it concerns, like ("session", group, member)."""
 
 WaitKey: TypeAlias = tuple[str, ...]
 """Which parked request is meant, like ("join", group, member)."""
 
 
 class SetTimer(NamedTuple):
-    """Call `on_timer(key)` in so many milliseconds; replaces a timer of the same key.
+    """Call `on_timer(key)` after this many milliseconds; replaces a timer of the same key.
 
-    A delay and not an instant, so that a jump of the wall clock can expire nobody.
+    A delay and not an instant, so that a jump of the wall clock expires no session.
     """
 
     key: TimerKey
@@ -49,20 +59,22 @@ class Parked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Answers the request parked under this key; nothing happens when nobody waits there."""
+    """Answers the request parked under this key, with a response of that request's type; without one, does nothing."""
 
     key: WaitKey
     response: object
 
 
 @dataclass(frozen=True, slots=True)
-class Result(Generic[R]):
-    """The outcome of one request, one timer, or one piece of news."""
+class Result(Generic[R_co, S_co]):
+    """The outcome of one request, one timer, one effect, or one update from outside."""
 
-    response: object = None
-    records: Sequence[R] = ()
+    response: S_co | Parked | None = None
+    """None where there is no caller."""
+    records: Sequence[R_co] = ()
     timers: Sequence[SetTimer | CancelTimer] = ()
     answers: Sequence[Answer] = ()
+    effects: Sequence[object] = ()
 
 
 class Machine(Protocol[R]):
@@ -73,11 +85,23 @@ class Machine(Protocol[R]):
         ...
 
     def on_loaded(self, now_ms: int) -> Result[R]:
-        """Everything in the log has been replayed: set the timers that the state calls for."""
+        """Everything in the log has been replayed: set the timers, and start the effects, that the state calls for."""
         ...
 
     def on_timer(self, key: TimerKey, now_ms: int) -> Result[R]:
         """A timer has run out. It may come late, or for something long gone."""
+        ...
+
+
+@runtime_checkable
+class EffectfulMachine(Protocol):
+    """A machine whose results have effects."""
+
+    def on_effect_done(self, effect: object, outcome: object, now_ms: int) -> Result[Any]:
+        """The effect has ended with this outcome, which may be an ApiError; it comes at most once per start.
+
+        When what this returns cannot be stored, it is called again a second later.
+        """
         ...
 
 

@@ -1,19 +1,25 @@
 """One machine over one internal partition: runs its handlers, stores what they decide, answers once that is safe.
 
-Rules: a handler's result is carried out whole or not at all. Its durable records are appended as one batch; only then
-are its records replayed, its timers set and its answers lined up. So a failed append needs no undoing.
+Rules: a handler's result is applied whole or not at all. Its durable records are appended as one batch; only then
+are its records replayed, its timers set, its answers and effects queued. So a failed append needs no undoing.
 
-How it works: every answer, refusals too, stands in one line together with the end of the log at the time it was given,
-and leaves when the log is committed up to there: nobody learns of a state that a crash could take back. A request
-that is `Parked` waits in a table until an `Answer` of a later result takes it out and into the line. A machine's bug
-costs its caller an error and one log line; this is one of the named supervisors that may catch everything.
+How it works: every answer, refusals too, enters one response queue together with the end of the log at the time it was
+given, and leaves when the log is committed up to there: no caller learns of a state that a crash could take back. An
+effect waits in the same queue. A `Parked` request waits in a table until an `Answer` of a later result moves it to the
+queue. A machine's bug costs its caller an error and one log line; this is one of the named supervisors that may catch
+everything.
 
 Invariants:
-S1 every caller is answered exactly once, and never before what it is told is committed;
-S2 the machine's durable state is that of its log, replayed, at any time outside of `_carry_out`;
-S3 after `close` nobody waits, nothing is appended and no timer fires.
+S1 every caller is answered exactly once, and only when the state its answer speaks of is committed;
+S2 the machine's durable state is that of its log, replayed, at any time outside of `_apply`;
+S3 after `close` no caller waits, nothing is appended, no timer fires, no effect starts and no outcome is heard of;
+S4 an effect starts after the records of its result are committed, once, in the order of the results;
+S5 outcomes reach the machine in the order in which they came, each until its result is stored; one that meets a bug of
+   the machine goes to the end;
+S6 while the shard is held, no operation and no timer runs; they run in their order afterwards.
 
-Proved by: tests/unit/coordinator/test_shard.py, tests/properties/test_coordinator_runtime.py
+Proved by: tests/unit/coordinator/test_shard.py, tests/unit/coordinator/test_effects.py,
+tests/properties/test_coordinator_runtime.py
 """
 
 import logging
@@ -26,7 +32,7 @@ from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
 from martlet.base.invariant import invariant
 from martlet.coordinator.ports import LogEntry, ShardHost, ShardLog
-from martlet.coordinator.result import Machine, Parked, RecordCodec, Result, TimerKey, WaitKey
+from martlet.coordinator.result import EffectfulMachine, Machine, Parked, RecordCodec, Result, TimerKey, WaitKey
 from martlet.coordinator.timers import TimerQueue
 
 logger = logging.getLogger(__name__)
@@ -42,6 +48,8 @@ RETRY_MS: Final = 1_000
 _RETRY_AFTER_BUG_MS: Final = 60_000
 _ON_LOADED: Final[TimerKey] = ("shard", "loaded")
 """Stands in for a timer of the machine's when what `on_loaded` returned could not be stored."""
+_ON_EFFECT_DONE: Final[TimerKey] = ("shard", "effect")
+"""Hands the machine the oldest outcome; a timer, so that it is repeated when its result could not be stored."""
 
 _TOO_LARGE: Final = frozenset(
     {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE}
@@ -57,7 +65,7 @@ class ShardState(Enum):
 
 
 class Shard(Generic[R]):
-    """Owned by the broker's coordinator; lives on one event loop, and is not to be called from a record's replay."""
+    """Owned by a coordinator host; lives on one event loop, and is not to be called from a record's replay."""
 
     def __init__(
         self,
@@ -77,7 +85,10 @@ class Shard(Generic[R]):
         self._host = host
         self._timers = TimerQueue()
         self._waiting: dict[WaitKey, Done] = {}
-        self._line: deque[tuple[int, Done, object]] = deque()
+        self._queue: deque[tuple[int, Done, object]] = deque()
+        """The response queue: the end of the log that has to be committed, then what to call with what."""
+        self._outcomes: deque[tuple[object, object]] = deque()
+        self._held: deque[tuple[Callable[[int], Result[R]], Done]] | None = None
         self._end_offset = 0
         self._committed_offset = 0
         self._busy = False
@@ -94,7 +105,7 @@ class Shard(Generic[R]):
     # --- loading
 
     def replay_loaded(self, records: Iterable[R]) -> None:
-        """Replay some records of the log, in its order, while nobody is served."""
+        """Replay some records of the log, in its order, before any request is served."""
         invariant(self.state is ShardState.LOADING, "a log is replayed before its shard serves")
         for record in records:
             if not self._replay(record):
@@ -105,7 +116,7 @@ class Shard(Generic[R]):
         invariant(self.state is ShardState.LOADING, "a shard is activated once")
         self.state = ShardState.ACTIVE
         self._fire(_ON_LOADED)
-        self._settle()
+        self._after_change()
 
     # --- serving
 
@@ -116,17 +127,20 @@ class Shard(Generic[R]):
         if self.state is not ShardState.ACTIVE:
             done(self._refusal())
             return
+        if self._held is not None:
+            self._held.append((operation, done))
+            return
         try:
-            self._carry_out(operation(self._clock.now_ms()), done)
+            self._apply(operation(self._clock.now_ms()), done)
         except ApiError as error:
-            self._tell(done, error)
+            self._respond(done, error)
         except InvariantViolation as error:
             self._host.failed(error)
-            self._tell(done, _internal_error(self.name))
+            self._respond(done, _internal_error(self.name))
         except Exception:
             logger.exception("a request to %s failed", self.name)
-            self._tell(done, _internal_error(self.name))
-        self._settle()
+            self._respond(done, _internal_error(self.name))
+        self._after_change()
 
     def next_timer_at_ms(self) -> int | None:
         """When `fire_due` has something to do, on the monotonic clock."""
@@ -136,41 +150,63 @@ class Shard(Generic[R]):
         """Fire up to `limit` timers that have run out; whether more of them wait."""
         now_ms = self._clock.monotonic_ms()
         for _ in range(limit):
-            if self.state is not ShardState.ACTIVE:
+            if self.state is not ShardState.ACTIVE or self._held is not None:
                 return False
             key = self._timers.pop_due(now_ms)
             if key is None:
-                self._settle()
+                self._after_change()
                 return False
             self._fire(key)
-        self._settle()
+        self._after_change()
         return True
+
+    # --- holding, for a snapshot
+
+    def hold(self) -> None:
+        """Let operations and timers wait until `release`, so that the machine does not change."""
+        invariant(self.state is ShardState.ACTIVE and self._held is None, "only a shard that serves is held, and once")
+        self._held = deque()
+
+    def append_held(self, records: Iterable[R]) -> int:
+        """Append records that restate what the machine holds, without replaying them; the offset after them."""
+        invariant(self._held is not None, "only a shard that is held is written to from outside")
+        entries = [entry for entry in map(self._codec.encode, records) if entry is not None]
+        if entries:
+            self._append(entries)
+        return self._end_offset
+
+    def release(self) -> None:
+        """Run what has waited, in its order; nothing after a `close`."""
+        held, self._held = self._held or (), None
+        for operation, done in held:
+            self.submit(operation, done)
+        self._after_change()
 
     # --- ending
 
     def stop_parking(self, reason: ApiError) -> None:
-        """Answer everybody parked, and whoever would be, with `reason`: the broker wants to stop soon."""
+        """Answer every parked request, and each that would be parked, with `reason`: the broker wants to stop soon."""
         self._no_parking = reason
         waiting, self._waiting = self._waiting, {}
         for done in waiting.values():
             done(reason)
 
     def close(self, reason: ApiError | None = None) -> None:
-        """Serve nobody any more; whoever waits or asks is told, by default that this is not the coordinator."""
+        """Serve no more; every request, waiting or new, is refused, by default as not sent to the coordinator."""
         if self.state is ShardState.CLOSED:
             return
         self.state = ShardState.CLOSED
         self.closed_with = reason
         reason = self._refusal()
-        line, self._line = self._line, deque()
-        waiting, self._waiting = self._waiting, {}
-        self._timers = TimerQueue()
-        for _, done, _ in line:
-            done(reason)
-        for done in waiting.values():
+        callers = [done for _, done, _ in self._queue if done != self._start_effect]
+        callers += self._waiting.values()
+        callers += [done for _, done in self._held or ()]
+        self._queue, self._waiting, self._held = deque(), {}, None
+        self._timers, self._outcomes = TimerQueue(), deque()
+        for done in callers:
             done(reason)
 
-    # --- carrying out
+    # --- applying results
 
     def _fire(self, key: TimerKey) -> None:
         """One timer; what cannot be done now is tried again."""
@@ -180,9 +216,12 @@ class Shard(Generic[R]):
         retry_ms = RETRY_MS
         try:
             now_ms = self._clock.now_ms()
-            is_loaded = key == _ON_LOADED
-            result = self._machine.on_loaded(now_ms) if is_loaded else self._machine.on_timer(key, now_ms)
-            self._carry_out(result, None)
+            if key == _ON_LOADED:
+                self._apply(self._machine.on_loaded(now_ms), None)
+            elif key == _ON_EFFECT_DONE:
+                self._apply_outcome(now_ms)
+            else:
+                self._apply(self._machine.on_timer(key, now_ms), None)
             return
         except ApiError as error:
             if not self._log_refuses:
@@ -191,12 +230,15 @@ class Shard(Generic[R]):
             self._host.failed(error)
         except Exception:
             logger.exception("a timer of %s failed", self.name)
-            retry_ms = _RETRY_AFTER_BUG_MS
+            if key == _ON_EFFECT_DONE:
+                self._outcomes.rotate(-1)
+            if key != _ON_EFFECT_DONE or len(self._outcomes) == 1:
+                retry_ms = _RETRY_AFTER_BUG_MS
         if self.state is ShardState.ACTIVE:
             self._timers.set(key, self._clock.monotonic_ms() + retry_ms)
 
-    def _carry_out(self, result: Result[R], done: Done | None) -> None:
-        """Append, replay, set timers, line up the answers; ApiError when nothing of it was done."""
+    def _apply(self, result: Result[R], done: Done | None) -> None:
+        """Append, replay, set timers, queue the answers and effects; ApiError when nothing of it was done."""
         encoded = [self._codec.encode(record) for record in result.records]
         entries = [entry for entry in encoded if entry is not None]
         self._busy = True
@@ -216,11 +258,13 @@ class Shard(Generic[R]):
         if isinstance(result.response, Parked):
             self._park(result.response, done)
         elif done is not None:
-            self._tell(done, result.response)
+            self._respond(done, result.response)
         for answer in result.answers:
             parked = self._waiting.pop(answer.key, None)
             if parked is not None:
-                self._tell(parked, answer.response)
+                self._respond(parked, answer.response)
+        for effect in result.effects:
+            self._respond(self._start_effect, effect)
 
     def _append(self, entries: list[LogEntry]) -> None:
         try:
@@ -239,7 +283,7 @@ class Shard(Generic[R]):
             self._committed_offset = next_offset
 
     def _replay(self, record: R) -> bool:
-        """Whether the machine took it."""
+        """Whether the machine accepted it."""
         try:
             self._machine.replay(record)
             return True
@@ -256,11 +300,42 @@ class Shard(Generic[R]):
             return
         replaced = self._waiting.pop(parked.key, None)
         if replaced is not None:
-            self._tell(replaced, parked.if_replaced)
+            self._respond(replaced, parked.if_replaced)
         if self._no_parking is not None:
-            self._tell(done, self._no_parking)
+            self._respond(done, self._no_parking)
         else:
             self._waiting[parked.key] = done
+
+    # --- effects
+
+    def _start_effect(self, effect: object) -> None:
+        invariant(isinstance(self._machine, EffectfulMachine), "a machine with effects hears of their outcomes")
+        try:
+            self._host.start_effect(effect, lambda outcome: self._effect_done(effect, outcome))
+        except Exception:
+            logger.exception("an effect of %s cannot be started", self.name)
+            self._effect_done(effect, _internal_error(self.name))
+
+    def _effect_done(self, effect: object, outcome: object) -> None:
+        """The executor's report; the machine gets it in a turn of its own, after what is being applied now."""
+        if self.state is ShardState.ACTIVE:
+            self._outcomes.append((effect, outcome))
+            if len(self._outcomes) == 1:
+                self._outcome_waits()
+
+    def _outcome_waits(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._timers.set(_ON_EFFECT_DONE, now_ms)
+        self._host.wake_at(now_ms)
+
+    def _apply_outcome(self, now_ms: int) -> None:
+        effect, outcome = self._outcomes[0]
+        if isinstance(self._machine, EffectfulMachine):
+            self._apply(self._machine.on_effect_done(effect, outcome, now_ms), None)
+        if self._outcomes:  # else the shard was closed
+            self._outcomes.popleft()
+        if self._outcomes:
+            self._outcome_waits()
 
     # --- answering
 
@@ -275,17 +350,19 @@ class Shard(Generic[R]):
         if not self._busy:
             self._deliver()
 
-    def _tell(self, done: Done, response: object) -> None:
+    def _respond(self, done: Done, response: object) -> None:
+        """Call with the response, or start the effect, once the log is committed up to here."""
         if self.state is not ShardState.ACTIVE:
-            done(self._refusal())
-        elif self._line or self._end_offset > self._committed_offset:
-            self._line.append((self._end_offset, done, response))
+            if done != self._start_effect:
+                done(self._refusal())
+        elif self._queue or self._end_offset > self._committed_offset:
+            self._queue.append((self._end_offset, done, response))
         else:
             done(response)
 
     def _deliver(self) -> None:
-        while self._line and self._line[0][0] <= self._committed_offset:
-            _, done, response = self._line.popleft()
+        while self._queue and self._queue[0][0] <= self._committed_offset:
+            _, done, response = self._queue.popleft()
             done(response)
 
     def _refusal(self) -> ApiError:
@@ -293,8 +370,8 @@ class Shard(Generic[R]):
             return ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.name} is being loaded")
         return self.closed_with or ApiError(ErrorCode.NOT_COORDINATOR, f"{self.name} is not coordinated by this broker")
 
-    def _settle(self) -> None:
-        """After every change: answer those whose turn has come, and have the next timer fire."""
+    def _after_change(self) -> None:
+        """Answer the callers whose turn has come, and have the next timer fire."""
         self._deliver()
         at_ms = self._timers.next_at_ms()
         if at_ms is not None:
@@ -302,7 +379,7 @@ class Shard(Generic[R]):
 
 
 def append_refusal(error: ApiError) -> ApiError:
-    """What a coordinator's client is told when its records could not be stored."""
+    """The error for a coordinator's client when its records could not be stored."""
     if error.code in _TOO_LARGE:
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the change is too large to be stored: {error.detail}")
     if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:

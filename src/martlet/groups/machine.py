@@ -10,7 +10,8 @@ GRP-2 Handlers change nothing; `replay` alone does.
 """
 
 from collections.abc import Collection, Iterator
-from typing import get_args
+from dataclasses import replace
+from typing import TypeVar, get_args
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.invariant import invariant
@@ -32,15 +33,19 @@ from martlet.groups.offsets.removal import TombstoneBudget, delete_offsets, offs
 from martlet.groups.offsets.table import OffsetRecord, OffsetTable
 from martlet.groups.ports import Caller, GroupsOptions, TopicsView
 from martlet.groups.records import ClassicGroupRemoved, ClassicGroupStored
-from martlet.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from martlet.wire.messages import consumer_group_describe, describe_groups
+from martlet.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from martlet.wire.messages.delete_groups import DeletableGroupResult
-from martlet.wire.messages.heartbeat import HeartbeatRequest
-from martlet.wire.messages.join_group import JoinGroupRequest
-from martlet.wire.messages.leave_group import LeaveGroupRequest
-from martlet.wire.messages.offset_commit import OffsetCommitRequest
-from martlet.wire.messages.offset_delete import OffsetDeleteRequest
-from martlet.wire.messages.offset_fetch import OffsetFetchRequestGroup
-from martlet.wire.messages.sync_group import SyncGroupRequest
+from martlet.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from martlet.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from martlet.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from martlet.wire.messages.list_groups import ListedGroup
+from martlet.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from martlet.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from martlet.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from martlet.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+S = TypeVar("S")
 
 _FIRST_VERSION_OF_MEMBER_EPOCHS = 9
 _JOINING_EPOCH = 0
@@ -68,7 +73,7 @@ class GroupsMachine:
 
     # Membership
 
-    def join_group(self, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Result[object]:
+    def join_group(self, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Result[object, JoinGroupResponse]:
         self._directory.check_group_id(request.group_id)
         group = self.consumer.groups.get(request.group_id)
         if group is None:
@@ -77,21 +82,23 @@ class GroupsMachine:
             return _after(self.consumer.removal(group), self.classic.join_group(request, caller, now_ms))
         return self._classic_members.join_group(group, request, caller, now_ms)
 
-    def sync_group(self, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Result[object]:
+    def sync_group(self, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Result[object, SyncGroupResponse]:
         self._directory.check_group_id(request.group_id)
         group = self.consumer.groups.get(request.group_id)
         if group is None or group.is_empty:
             return self.classic.sync_group(request, caller, now_ms)
         return self._classic_members.sync_group(group, request, caller, now_ms)
 
-    def heartbeat(self, request: HeartbeatRequest, caller: Caller, now_ms: int) -> Result[object]:
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller, now_ms: int) -> Result[object, HeartbeatResponse]:
         self._directory.check_group_id(request.group_id)
         group = self.consumer.groups.get(request.group_id)
         if group is None or group.is_empty:
             return self.classic.heartbeat(request, caller, now_ms)
         return self._classic_members.heartbeat(group, request, caller, now_ms)
 
-    def leave_group(self, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Result[object]:
+    def leave_group(
+        self, request: LeaveGroupRequest, caller: Caller, now_ms: int
+    ) -> Result[object, LeaveGroupResponse]:
         self._directory.check_group_id(request.group_id)
         group = self.consumer.groups.get(request.group_id)
         if group is None or group.is_empty:
@@ -100,7 +107,7 @@ class GroupsMachine:
 
     def consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int
-    ) -> Result[object]:
+    ) -> Result[object, ConsumerGroupHeartbeatResponse]:
         self._directory.check_group_id(request.group_id, may_be_empty=True)  # an empty one is the protocol's to refuse
         group = self.classic.groups.get(request.group_id)
         if group is None:
@@ -113,7 +120,9 @@ class GroupsMachine:
 
     # Offsets
 
-    def offset_commit(self, request: OffsetCommitRequest, caller: Caller, now_ms: int) -> Result[object]:
+    def offset_commit(
+        self, request: OffsetCommitRequest, caller: Caller, now_ms: int
+    ) -> Result[object, OffsetCommitResponse]:
         self._directory.check_group_id(request.group_id, may_be_empty=True)
         commit = commit_offsets(request, caller.version, topics=self._topics, options=self._options, now_ms=now_ms)
         if not commit.is_worth_asking:
@@ -143,7 +152,7 @@ class GroupsMachine:
 
     def offset_fetch(
         self, group: OffsetFetchRequestGroup, require_stable: bool, caller: Caller, now_ms: int
-    ) -> Result[object]:
+    ) -> Result[object, OffsetFetchResponseGroup]:
         self._directory.check_group_id(group.group_id, may_be_empty=True)
         consumer_group = self.consumer.groups.get(group.group_id)
         if consumer_group is not None:
@@ -152,7 +161,9 @@ class GroupsMachine:
             fetch_offsets(group, caller.version, require_stable=require_stable, table=self.offsets, topics=self._topics)
         )
 
-    def offset_delete(self, request: OffsetDeleteRequest, caller: Caller, now_ms: int) -> Result[object]:
+    def offset_delete(
+        self, request: OffsetDeleteRequest, caller: Caller, now_ms: int
+    ) -> Result[object, OffsetDeleteResponse]:
         self._directory.check_group_id(request.group_id)
         group = self._directory.existing(request.group_id)
         is_other_type = isinstance(group, ClassicGroup) and group.protocol_type != CONSUMER_PROTOCOL_TYPE
@@ -172,17 +183,23 @@ class GroupsMachine:
 
     # Groups as a whole
 
-    def describe_group(self, group_id: str, caller: Caller, now_ms: int) -> Result[object]:
+    def describe_group(
+        self, group_id: str, caller: Caller, now_ms: int
+    ) -> Result[object, describe_groups.DescribedGroup]:
         return Result(self._directory.described(group_id, caller.version))
 
-    def describe_consumer_group(self, group_id: str, caller: Caller, now_ms: int) -> Result[object]:
+    def describe_consumer_group(
+        self, group_id: str, caller: Caller, now_ms: int
+    ) -> Result[object, consumer_group_describe.DescribedGroup]:
         self._directory.check_group_id(group_id)
         return Result(self._directory.described_consumer_group(group_id))
 
-    def list_groups(self, states: Collection[str], types: Collection[str], now_ms: int) -> Result[object]:
+    def list_groups(
+        self, states: Collection[str], types: Collection[str], now_ms: int
+    ) -> Result[object, list[ListedGroup]]:
         return Result(self._directory.listed(states, types))
 
-    def delete_group(self, group_id: str, now_ms: int) -> Result[object]:
+    def delete_group(self, group_id: str, now_ms: int) -> Result[object, DeletableGroupResult]:
         """Forget an empty group and its offsets.
 
         A group with more offsets than fit into one result loses as many as fit, and the caller is told to ask again.
@@ -237,13 +254,13 @@ class GroupsMachine:
             self.consumer.replay(record)  # type: ignore[arg-type]
 
 
-def _after(first: Collection[object], then: Result[object]) -> Result[object]:
+def _after(first: Collection[object], then: Result[object, S]) -> Result[object, S]:
     """The same result with these records before its own."""
-    return Result(then.response, [*first, *then.records], then.timers, then.answers)
+    return replace(then, records=[*first, *then.records])
 
 
 def _joined(*results: Result[object]) -> Result[object]:
-    """One result of several that nobody waits for."""
+    """One result of several that have no caller."""
     return Result(
         None,
         [record for result in results for record in result.records],

@@ -1,6 +1,6 @@
-"""A small machine for tests of the runtime: names with numbers, some of them waited for, some that lapse."""
+"""A small machine for tests of the runtime: names with numbers; some are waited for, some lapse, some are sent."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from martlet.base.errors import ApiError, ErrorCode
@@ -9,6 +9,8 @@ from martlet.coordinator.result import Answer, CancelTimer, Parked, Result, SetT
 from martlet.coordinator.shard import Shard
 
 LAPSE_MS = 5_000
+SENDING = "sending "
+SENT = "sent "
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,14 @@ class Broken:
 ToyRecord = NumberSet | WaiterNoted | Broken
 
 
+@dataclass(frozen=True, slots=True)
+class Send:
+    """An effect: the number goes to another place, whose receipt is the outcome."""
+
+    name: str
+    number: int
+
+
 class ToyCodec:
     """Name as key, number as value."""
 
@@ -51,33 +61,55 @@ class ToyCodec:
 
 
 class ToyMachine:
-    """State: the numbers, and who is waited for."""
+    """State: the numbers, and which names are waited for."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
         self.waiters: set[str] = set()
         self.fail_on_timer: Exception | None = None
+        self.fail_on_outcome: str | None = None
 
-    def put(self, name: str, number: int, now_ms: int) -> Result[ToyRecord]:
-        """Sets a number, which lapses after a while; whoever waits for it is told."""
+    def put(self, name: str, number: int, now_ms: int) -> Result[ToyRecord, int]:
+        """Sets a number, which lapses after a while; the waiters get it."""
         if number < 0:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{number} is negative")
         answers = [Answer(("wait", name), number)] if name in self.waiters else []
         timers = [SetTimer(("lapse", name), LAPSE_MS)]
         return Result(number, [NumberSet(name, number)], timers, answers)
 
-    def put_two(self, first: str, second: str, number: int, now_ms: int) -> Result[ToyRecord]:
+    def put_two(self, first: str, second: str, number: int, now_ms: int) -> Result[ToyRecord, int]:
         return Result(number, [NumberSet(first, number), NumberSet(second, number)])
 
-    def get(self, name: str, now_ms: int) -> Result[ToyRecord]:
+    def get(self, name: str, now_ms: int) -> Result[ToyRecord, int | None]:
         return Result(self.numbers.get(name))
 
-    def wait(self, name: str, now_ms: int) -> Result[ToyRecord]:
+    def wait(self, name: str, now_ms: int) -> Result[ToyRecord, object]:
         """Parks until the name is next put."""
         return Result(Parked(("wait", name), "replaced"), [WaiterNoted(name)])
 
+    def send(self, name: str, number: int, now_ms: int) -> Result[ToyRecord, int]:
+        """Stores what is to be sent, and has it sent."""
+        return Result(number, [NumberSet(SENDING + name, number)], effects=[Send(name, number)])
+
+    def on_effect_done(self, effect: object, outcome: object, now_ms: int) -> Result[ToyRecord]:
+        assert isinstance(effect, Send)
+        if isinstance(outcome, ApiError):
+            return Result(effects=[effect])
+        assert isinstance(outcome, int)
+        if self.fail_on_outcome is not None and effect.name == self.fail_on_outcome:
+            raise ZeroDivisionError("bug")
+        return Result(records=[NumberSet(SENDING + effect.name, None), NumberSet(SENT + effect.name, outcome)])
+
+    def snapshot(self) -> Iterator[ToyRecord]:
+        return (NumberSet(name, number) for name, number in self.numbers.items())
+
     def on_loaded(self, now_ms: int) -> Result[ToyRecord]:
-        return Result(timers=[SetTimer(("lapse", name), LAPSE_MS) for name in self.numbers])
+        plain = [name for name in self.numbers if not name.startswith((SENDING, SENT))]
+        unsent = [(name, number) for name, number in self.numbers.items() if name.startswith(SENDING)]
+        return Result(
+            timers=[SetTimer(("lapse", name), LAPSE_MS) for name in plain],
+            effects=[Send(name.removeprefix(SENDING), number) for name, number in unsent],
+        )
 
     def on_timer(self, key: TimerKey, now_ms: int) -> Result[ToyRecord]:
         if self.fail_on_timer is not None:
@@ -149,14 +181,27 @@ class FakeLog:
 
 
 class FakeHost:
-    """Remembers what it was told."""
+    """Remembers the calls; a test ends the effects."""
 
     def __init__(self) -> None:
         self.alarms: list[int] = []
         self.failures: list[BaseException] = []
+        self.effects: list[tuple[Send, Callable[[object], None]]] = []
+        self.fail_on_effect = False
 
     def wake_at(self, at_ms: int) -> None:
         self.alarms.append(at_ms)
+
+    def start_effect(self, effect: object, done: Callable[[object], None]) -> None:
+        assert isinstance(effect, Send)
+        if self.fail_on_effect:
+            raise OSError("no way out")
+        self.effects.append((effect, done))
+
+    def end_effect(self, outcome: object, place: int = 0) -> None:
+        """The oldest effect under way, or another one, ends."""
+        _, done = self.effects.pop(place)
+        done(outcome)
 
     def failed(self, error: BaseException) -> None:
         self.failures.append(error)

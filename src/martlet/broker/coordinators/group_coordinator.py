@@ -12,10 +12,10 @@ Proved by: tests/unit/broker/test_group_coordinator.py, tests/broker/test_group_
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from martlet.base.clock import Clock
-from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
 from martlet.base.ids import BrokerId
 from martlet.broker.coordinators.hosted_shard import HostedShard
 from martlet.broker.coordinators.offsets_topic import BATCH_BYTES_MAX, OffsetsTopic
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Operation: TypeAlias = "Callable[[GroupsMachine, int], Result[object]]"
+S = TypeVar("S")
 
 _TIMERS_PER_TURN: Final = 10
 """Of each shard, so that a thousand sessions that end together do not hold up everybody else."""
@@ -75,7 +75,7 @@ class GroupCoordinator:
 
     # --- requests
 
-    async def call(self, group_id: str, operation: Operation) -> object:
+    async def call(self, group_id: str, operation: "Callable[[GroupsMachine, int], Result[object, S]]") -> S:
         """Run one operation on the shard of a group and wait for its answer; raises ApiError."""
         await self._topic.ensure()
         index = self._topic.partition_of(group_id)
@@ -84,7 +84,7 @@ class GroupCoordinator:
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"the coordinator of group {group_id[:100]!r} is another broker")
         return await hosted.call(operation)
 
-    async def call_all(self, operation: Operation) -> list[object]:
+    async def call_all(self, operation: "Callable[[GroupsMachine, int], Result[object, S]]") -> list[S]:
         """Run one operation on every shard of this broker, one after another; raises the first ApiError."""
         responses = []
         for hosted in tuple(self._shards.values()):
@@ -285,6 +285,9 @@ class GroupCoordinator:
         self._alarm_at_ms = at_ms
         delay_ms = min(max(0, at_ms - self._clock.monotonic_ms()), _LONGEST_SLEEP_MS)
         self._alarm = asyncio.get_running_loop().call_later(delay_ms / 1000, self._fire_due)
+
+    def start_effect(self, effect: object, done: Callable[[object], None]) -> None:
+        raise InvariantViolation("groups have no effects")
 
     def failed(self, error: BaseException) -> None:
         """Something in a machine that must always be true is not."""

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from martlet.base.errors import InvariantViolation
 from martlet.broker.ground.request import RequestContext
 from martlet.groups.ports import Caller
 
@@ -16,13 +15,6 @@ PARTITIONS_PER_CALL: Final = 2_000
 def caller_of(context: RequestContext) -> Caller:
     """The client behind a request, as tools show it."""
     return Caller(context.client_id or "", f"/{context.link.peer.host}", context.version)
-
-
-def expect(kind: type[T], response: object) -> T:
-    """The machine's answer, which is of this kind."""
-    if not isinstance(response, kind):
-        raise InvariantViolation(f"the groups machine answered {type(response).__name__}, not {kind.__name__}")
-    return response
 
 
 def in_pieces(

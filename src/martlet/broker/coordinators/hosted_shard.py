@@ -7,7 +7,7 @@ a deleted topic's offsets must go, or they would be taken for those of a new top
 import asyncio
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from martlet.base.clock import Clock
 from martlet.base.errors import ApiError
@@ -18,6 +18,8 @@ from martlet.coordinator.shard import RETRY_MS, Shard, ShardState
 
 if TYPE_CHECKING:
     from martlet.groups.machine import GroupsMachine
+
+S = TypeVar("S")
 
 
 class HostedShard:
@@ -49,14 +51,15 @@ class HostedShard:
         """Whether it is closed, or its log is: it will never serve again."""
         return self.shard.state is ShardState.CLOSED or self.log.closed
 
-    async def call(self, operation: "Callable[[GroupsMachine, int], Result[object]]") -> object:
+    async def call(self, operation: "Callable[[GroupsMachine, int], Result[object, S]]") -> S:
         """Run one operation of the machine and wait for its answer; raises ApiError."""
-        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.shard.submit(partial(operation, self.machine), partial(_settle, future))
         response = await future
         if isinstance(response, ApiError):
             raise response
-        return response
+        answer: S = response
+        return answer
 
     def topics_changed(self, changed: Collection[str], deleted: Collection[str]) -> None:
         """Topics were made or have grown, or are gone."""
@@ -90,6 +93,6 @@ class HostedShard:
                 self._retry = asyncio.get_running_loop().call_later(RETRY_MS / 1000, self.deliver_news)
 
 
-def _settle(future: "asyncio.Future[object]", response: object) -> None:
+def _settle(future: "asyncio.Future[Any]", response: object) -> None:
     if not future.done():  # whoever waited may have been cancelled
         future.set_result(response)

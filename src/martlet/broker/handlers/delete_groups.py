@@ -3,7 +3,6 @@
 from typing import Final
 
 from martlet.base.errors import ApiError
-from martlet.broker.coordinators.group_requests import expect
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.turns import in_turns
@@ -26,7 +25,7 @@ async def _delete(broker: BrokerServices, group_id: str) -> DeletableGroupResult
         result = await broker.groups.call(group_id, lambda machine, now_ms: machine.delete_group(group_id, now_ms))
     except ApiError as error:
         return _refused(group_id, error)
-    return expect(DeletableGroupResult, result)
+    return result
 
 
 def _refused(group_id: str, error: ApiError) -> DeletableGroupResult:

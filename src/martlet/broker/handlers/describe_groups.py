@@ -8,7 +8,7 @@ allowed are named on request, but not beside an error.
 from typing import Final
 
 from martlet.base.errors import ApiError
-from martlet.broker.coordinators.group_requests import caller_of, expect
+from martlet.broker.coordinators.group_requests import caller_of
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.turns import in_turns
@@ -42,7 +42,7 @@ async def _describe(broker: BrokerServices, group_id: str, caller: Caller, with_
         )
     except ApiError as error:
         return _refused(group_id, error)
-    group = expect(DescribedGroup, described)
+    group = described
     if with_operations and not group.error_code:
         group.authorized_operations = GROUP_OPERATIONS
     return group

@@ -27,7 +27,7 @@ async def handle(broker: BrokerServices, request: ListGroupsRequest, context: Re
         lists = await broker.groups.call_all(lambda machine, now_ms: machine.list_groups(states, types, now_ms))
     except ApiError as error:
         return _refused(error)
-    groups = [group for found in lists if isinstance(found, list) for group in found]
+    groups = [group for found in lists for group in found]
     groups.sort(key=_name_of)
     return ListGroupsResponse(groups=groups)
 

@@ -10,7 +10,7 @@ import asyncio
 from typing import Final
 
 from martlet.base.errors import ApiError
-from martlet.broker.coordinators.group_requests import caller_of, expect, in_pieces
+from martlet.broker.coordinators.group_requests import caller_of, in_pieces
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.groups.ports import Caller
@@ -66,7 +66,7 @@ async def _commit(
         )
     except ApiError as error:
         return _refused(topics, error)
-    return expect(OffsetCommitResponse, response)
+    return response
 
 
 def _refused(topics: list[OffsetCommitRequestTopic], error: ApiError) -> OffsetCommitResponse:
