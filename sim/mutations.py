@@ -22,7 +22,8 @@ from martlet.broker.parked import replica_fetch
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.refused_batches import RefusedBatches
-from martlet.cluster import controller_decisions, reassignment, replica_decisions, resignation
+from martlet.cluster.leadership import controller, election, resignation
+from martlet.cluster.moves import reassignment
 from martlet.cluster.records import PartitionRecord
 from martlet.cluster.store import Change
 from martlet.replication.in_sync import Proposed, Settled
@@ -101,7 +102,7 @@ def entries_without_incarnation(patch: pytest.MonkeyPatch) -> None:
         broker = live.get(entry.broker)
         return None if broker is None else Member(broker.id, broker.incarnation)
 
-    for module in (replica_decisions, controller_decisions, reassignment):
+    for module in (election, controller, reassignment):
         patch.setattr(module, "live_member", live_member)
 
 

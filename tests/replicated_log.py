@@ -13,8 +13,8 @@ from sim.randomness import SimRandomness
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId
+from martlet.cluster.leadership.election import elect_leader, store_in_sync
 from martlet.cluster.records import BrokerRecord, PartitionRecord
-from martlet.cluster.replica_decisions import elect_leader, store_in_sync
 from martlet.log.epoch_cache import EpochCache
 from martlet.replication.follower import (
     Append,

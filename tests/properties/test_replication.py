@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from martlet.base.ids import Member
-from martlet.cluster import replica_decisions
+from martlet.cluster.leadership import election
 from martlet.replication.follower import CutTo, FollowerReplica
 from martlet.replication.in_sync import Proposed, Settled
 from martlet.replication.leader import LeaderReplica
@@ -101,7 +101,7 @@ def entries_without_incarnation(patch: pytest.MonkeyPatch) -> None:
         broker = live.get(entry.broker)
         return None if broker is None else Member(broker.id, broker.incarnation)
 
-    patch.setattr(replica_decisions, "live_member", live_member)
+    patch.setattr(election, "live_member", live_member)
 
 
 def taking_a_lost_answer_for_a_refusal(patch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def taking_a_lost_answer_for_a_refusal(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_eligible_replicas_but_any(patch: pytest.MonkeyPatch) -> None:
-    original = replica_decisions.elect_leader
+    original = election.elect_leader
 
     def elect(partition: Any, live: Any, min_in_sync: int, **options: Any) -> Any:
         return original(partition, live, min_in_sync, **options, unclean_allowed=True)
@@ -122,7 +122,7 @@ def no_eligible_replicas_but_any(patch: pytest.MonkeyPatch) -> None:
 
 
 def electing_without_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
-    original = replica_decisions.elect_leader
+    original = election.elect_leader
 
     def elect(partition: Any, live: Any, min_in_sync: int, **options: Any) -> Any:
         election = original(partition, live, min_in_sync, **options)

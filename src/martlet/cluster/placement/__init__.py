@@ -1,0 +1,1 @@
+"""Which brokers hold which partitions: new partitions, existing ones that are rebalanced, whole topics."""
