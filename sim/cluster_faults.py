@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.cluster.keys import PARTITION_PREFIX, live_key, partition_key
-from martlet.cluster.leadership.election import elect_leader
 from martlet.cluster.records import encode_partition
+from martlet.cluster.replica_decisions import elect_leader
 from sim.link import LinkQuality
 from sim.remote_store import STORE_NAME, CommitFault
 from sim.scheduler import NS_PER_MS

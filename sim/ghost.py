@@ -214,7 +214,6 @@ class Ghost:
         grew = log.end_offset > replica.end_offset >= 0
         led_until_now = replica.is_leading and replica.process is watched
         replica.process = watched
-        before = replica.high_watermark
         replica.end_offset, replica.high_watermark = log.end_offset, held.high_watermark
         replica.epoch, replica.is_leading = held.leader_epoch, leader is not None
         replica.in_sync = leader.in_sync if leader is not None else None
@@ -223,7 +222,7 @@ class Ghost:
         if leader is not None:
             if grew and not watched.may_act and not watched.app.services.partitions.may_act():  # type: ignore[union-attr]
                 self.report("I11", f"broker {broker} appended to {partition} without a lease")
-            self._check_leader(broker, partition, replica, leader, before)
+            self._check_leader(broker, partition, replica, leader)
         committed = self._committed(partition)
         if leader is None and held.high_watermark > committed.end_offset:
             if led_until_now:
@@ -337,9 +336,7 @@ class Ghost:
 
     # --- leaders
 
-    def _check_leader(
-        self, broker: BrokerId, partition: TopicPartition, replica: Replica, leader: Any, before: int
-    ) -> None:
+    def _check_leader(self, broker: BrokerId, partition: TopicPartition, replica: Replica, leader: Any) -> None:
         me = leader.me
         known = self._leads.setdefault((partition, leader.leader_epoch), me)
         if known != me:
@@ -347,9 +344,9 @@ class Ghost:
         record = self.store.partitions[partition]
         is_current = record.leader_epoch == leader.leader_epoch and self.hosts[broker].is_running
         committed = self._committed(partition)
-        if leader.high_watermark > committed.end_offset:
-            self._commit(broker, partition, replica, leader.high_watermark)
-            self._check_reached(partition, leader)
+        if replica.high_watermark > committed.end_offset:
+            self._commit(broker, partition, replica, replica.high_watermark)
+            self._check_reached(partition, leader, replica.high_watermark)
         if is_current:
             self._verify(broker, partition, up_to=committed.end_offset, name="I1")
             self._check_maximal(partition, leader, record)
@@ -372,13 +369,13 @@ class Ghost:
             self._check_holders(partition, committed.batches[-1], number - 1)
         self._check_candidates(partition)
 
-    def _check_reached(self, partition: TopicPartition, leader: Any) -> None:
+    def _check_reached(self, partition: TopicPartition, leader: Any, high_watermark: int) -> None:
         for member in leader.in_sync.maximal:
             if member != leader.me and self.process_of(member.broker) == member:
                 follower = self._replica(member.broker, partition)
                 self._read_on(member.broker, partition, follower)
-                if follower.disk.end_offset < leader.high_watermark:
-                    text = f"{partition} is committed to {leader.high_watermark}, but {member} in sync has "
+                if follower.disk.end_offset < high_watermark:
+                    text = f"{partition} is committed to {high_watermark}, but {member} in sync has "
                     self.report("I6", f"{text}{follower.disk.end_offset}")
 
     def _check_sequence(self, partition: TopicPartition, committed: Committed, header: Any) -> None:
@@ -407,7 +404,7 @@ class Ghost:
             self.report("I4", f"{may_lead} of {partition} may be elected, but commits wait for {sorted(maximal)} only")
 
     def _check_frozen(self, partition: TopicPartition, replica: Replica, leader: Any) -> None:
-        now = leader.leader_epoch, leader.high_watermark
+        now = leader.leader_epoch, replica.high_watermark
         is_frozen = len(leader.in_sync.committed) < self.min_in_sync
         if is_frozen and replica.frozen_at is not None and replica.frozen_at[0] == now[0] and replica.frozen_at != now:
             self.report("I6", f"{partition} went to {now[1]} with too few in sync")

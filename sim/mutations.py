@@ -22,8 +22,7 @@ from martlet.broker.parked import replica_fetch
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.refused_batches import RefusedBatches
-from martlet.cluster.leadership import controller, election, resignation
-from martlet.cluster.moves import reassignment
+from martlet.cluster import controller_decisions, reassignment, replica_decisions, resignation
 from martlet.cluster.records import PartitionRecord
 from martlet.cluster.store import Change
 from martlet.replication.in_sync import Proposed, Settled
@@ -50,17 +49,9 @@ def high_watermark_by_the_committed_set(patch: pytest.MonkeyPatch) -> None:
 
 def joining_without_the_epochs_start(patch: pytest.MonkeyPatch) -> None:
     def may_join(self: LeaderReplica, progress: Any) -> bool:
-        return progress.member not in self.in_sync.committed and progress.end_offset >= self.high_watermark
+        return progress.member not in self.in_sync.committed and progress.end_offset >= self._log.high_watermark
 
-    patch.setattr(LeaderReplica, "_may_join", may_join)
-    original = LeaderReplica.__init__
-
-    # The broker asks early by the same rule.
-    def init(self: LeaderReplica, *arguments: Any, **options: Any) -> None:
-        original(self, *arguments, **options)
-        self.epoch_start_offset = self.high_watermark
-
-    patch.setattr(LeaderReplica, "__init__", init)
+    patch.setattr(LeaderReplica, "may_join", may_join)
 
 
 def fetches_without_epochs(patch: pytest.MonkeyPatch) -> None:
@@ -102,7 +93,7 @@ def entries_without_incarnation(patch: pytest.MonkeyPatch) -> None:
         broker = live.get(entry.broker)
         return None if broker is None else Member(broker.id, broker.incarnation)
 
-    for module in (election, controller, reassignment):
+    for module in (replica_decisions, controller_decisions, reassignment):
         patch.setattr(module, "live_member", live_member)
 
 

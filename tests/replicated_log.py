@@ -13,17 +13,18 @@ from sim.randomness import SimRandomness
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId
-from martlet.cluster.leadership.election import elect_leader, store_in_sync
 from martlet.cluster.records import BrokerRecord, PartitionRecord
+from martlet.cluster.replica_decisions import elect_leader, store_in_sync
 from martlet.log.epoch_cache import EpochCache
 from martlet.replication.follower import (
     Append,
-    CutTo,
     EpochEnd,
     FetchAnswer,
     FetchPosition,
     FollowerReplica,
     StartAt,
+    TruncateTo,
+    high_watermark_after,
 )
 from martlet.replication.in_sync import Proposal
 from martlet.replication.leader import LeaderReplica, PartitionState, ReplicationOptions
@@ -52,6 +53,7 @@ class Copy:
         self.epochs = EpochCache()
         self.flushed = 0
         self.log_start_offset = 0
+        self.high_watermark = 0
 
     @property
     def end_offset(self) -> int:
@@ -74,6 +76,7 @@ class Copy:
             del self.records[end_offset:]
             self.epochs.truncate_from_end(end_offset)
             self.flushed = min(self.flushed, end_offset)
+            self.high_watermark = min(self.high_watermark, end_offset)
 
     def lose_tail(self, end_offset: int) -> None:
         """A power loss: the batches above are gone, and with them the epochs that only they showed."""
@@ -82,6 +85,7 @@ class Copy:
         for offset, record in enumerate(self.records):
             self.epochs.assign(record.epoch, offset)
         self.flushed = min(self.flushed, end_offset)
+        self.high_watermark = min(self.high_watermark, end_offset)
 
 
 @dataclass
@@ -96,7 +100,6 @@ class Broker:
     seen: PartitionRecord | None = None
     leader: LeaderReplica | None = None
     follower: FollowerReplica | None = None
-    high_watermark: int = 0
     lost_tail: bool = False
     """Whether its last crash took a part of its log."""
     is_lossy: bool = False
@@ -282,7 +285,6 @@ class ReplicatedPartition:
             kept = broker.copy.flushed + self.random.below(broker.copy.end_offset - broker.copy.flushed + 1)
             broker.copy.lose_tail(kept)
         self._note(f"{broker.id} crashes{' with power loss' if power_loss else ''}, keeps {broker.copy.end_offset}")
-        broker.high_watermark = min(broker.high_watermark, broker.copy.end_offset)
         broker.is_lossy = power_loss or (broker.is_lossy and broker.me not in self.partition.isr)
         broker.lost_tail = power_loss
         # Its lease runs out at some time; until then the controller believes it is alive.
@@ -363,13 +365,12 @@ class ReplicatedPartition:
                 broker.me,
                 state,
                 _OPTIONS,
-                end_offset=broker.copy.end_offset,
-                high_watermark=broker.high_watermark,
+                broker.copy,
                 now_ms=self.now_ms,
             )
             self._note(f"{broker.id} leads epoch {partition.leader_epoch} from {broker.copy.end_offset}")
         elif partition.leader is not None:
-            broker.follower = FollowerReplica(partition.leader_epoch, broker.high_watermark)
+            broker.follower = FollowerReplica(partition.leader_epoch)
 
     def _serve(self, fetch: FetchOnItsWay) -> None:
         broker = self.brokers[fetch.leader]
@@ -389,14 +390,13 @@ class ReplicatedPartition:
                         fetch.follower,
                         leader_epoch=position.current_leader_epoch,
                         fetch_offset=position.fetch_offset,
-                        end_offset=copy.end_offset,
                         now_ms=self.now_ms,
                     )
+                    self._watermark_moved(broker)
                     records = copy.records[position.fetch_offset : position.fetch_offset + 1 + self.random.below(4)]
                     answer = FetchAnswer(
-                        high_watermark=broker.leader.high_watermark, log_start_offset=0, has_records=bool(records)
+                        high_watermark=copy.high_watermark, log_start_offset=0, has_records=bool(records)
                     )
-                    self._watermark_moved(broker)
             except ApiError as error:
                 answer = FetchAnswer(error.code)
         self.on_their_way.append(AnswerOnItsWay(fetch.follower, position, answer, list(records)))
@@ -416,15 +416,14 @@ class ReplicatedPartition:
         broker = self.brokers[message.follower.broker]
         if not broker.running or broker.me != message.follower or broker.follower is None:
             return
-        step = broker.follower.take(message.answer, message.position, broker.copy)
+        step = broker.follower.step_for(message.answer, message.position, broker.copy)
         if isinstance(step, Append):
             broker.copy.append(message.records)
-            broker.high_watermark = broker.follower.appended(step.high_watermark, broker.copy)
-        elif isinstance(step, CutTo):
+            broker.copy.high_watermark = high_watermark_after(step.high_watermark, broker.copy)
+        elif isinstance(step, TruncateTo):
             if step.loses_committed:
                 raise Violation(f"I6: {broker.id} cuts to {step.end_offset}, below its high watermark")
             broker.copy.cut(step.end_offset)
-            broker.follower.cut(broker.copy)
         elif isinstance(step, StartAt):
             raise Violation("a log that was never trimmed has no start to jump to")
 
@@ -446,6 +445,7 @@ class ReplicatedPartition:
                 # Refused for certain: whatever the store holds instead is read back first.
                 if broker.seen.mod_revision == self.partition.mod_revision:
                     broker.leader.proposal_refused()
+                    self._watermark_moved(broker)
                 else:
                     self._apply(broker)
 
@@ -455,12 +455,12 @@ class ReplicatedPartition:
     def _watermark_moved(self, broker: Broker) -> None:
         if broker.leader is None:
             return
-        broker.high_watermark = max(broker.high_watermark, broker.leader.high_watermark)
+        broker.copy.high_watermark = broker.leader.committed_offset()
         for offset, value, epoch in list(broker.waiting):
-            if offset < broker.leader.high_watermark and epoch == broker.leader.leader_epoch:
+            if offset < broker.copy.high_watermark and epoch == broker.leader.leader_epoch:
                 self._acknowledge(broker, offset, value)
                 broker.waiting.remove((offset, value, epoch))
-        for offset in range(max(self.shown, default=-1) + 1, broker.leader.high_watermark):
+        for offset in range(max(self.shown, default=-1) + 1, broker.copy.high_watermark):
             self.shown[offset] = broker.copy.records[offset].value
 
     def _acknowledge(self, broker: Broker, offset: int, value: int) -> None:
@@ -491,7 +491,7 @@ class ReplicatedPartition:
             if is_newest_leader or is_candidate:
                 self._check_complete(broker, "I1" if is_newest_leader else "I2")
             if broker.leader is not None:
-                for offset in range(broker.leader.high_watermark):
+                for offset in range(broker.copy.high_watermark):
                     if self.shown.get(offset, broker.copy.records[offset].value) != broker.copy.records[offset].value:
                         raise Violation(f"I8: {broker.id} shows another record at {offset}")
 

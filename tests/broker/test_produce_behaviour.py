@@ -6,9 +6,10 @@ import crc32c
 import pytest
 
 from martlet.base.errors import ErrorCode
+from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, build_batch, read_batch_header
 from martlet.wire.compression import Compression
-from martlet.wire.produce import VERSIONS
+from martlet.wire.produce import VERSIONS, encode_produce_request
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import (
     batch_of,
@@ -229,7 +230,12 @@ def test_a_transactional_publish_is_refused_with_a_reason(client: RawClient) -> 
     topic = create_topic(client)
     batch = batch_of(b"x", producer=(1, 0, 0), attributes=TRANSACTIONAL_BIT)
     result = publish(client, topic, batch)
-    assert result.error_code != ErrorCode.NONE
+    assert result.error_code == ErrorCode.INVALID_TXN_STATE
+    topics = [(topic, None, [(0, batch_of(b"x"))])]
+    body = encode_produce_request(9, topics=topics, acks=-1, timeout_ms=10_000, transactional_id="tx")
+    client.send(ApiKey.PRODUCE, 9, b"".join(body))
+    _, answer = client.receive_produce(9)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_TXN_STATE
     assert read_all(client, topic) == []
 
 

@@ -9,9 +9,9 @@ from martlet.base.errors import ApiError
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.liveness import read_states
-from martlet.cluster.moves.draining import plan_drain, plan_drain_end, plan_removal
-from martlet.cluster.moves.reassignment import decide_wish
-from martlet.cluster.partition_commits import plan_partitions
+from martlet.cluster.partition_moves import plan_drain, plan_drain_end, plan_removal
+from martlet.cluster.partition_plans import plan_partitions
+from martlet.cluster.reassignment import decide_wish
 from martlet.cluster.store import CommitPlan
 from martlet.cluster.topic_decisions import (
     TopicDefaults,

@@ -12,11 +12,11 @@ import pytest
 
 from martlet.base.errors import ApiError
 from martlet.base.ids import BrokerId, LeaderEpoch, Member
-from martlet.cluster.leadership.controller import TopicRules, decide_partition
+from martlet.cluster import reassignment
+from martlet.cluster.controller_decisions import TopicRules, decide_partition
 from martlet.cluster.liveness import BrokerStates
-from martlet.cluster.moves import reassignment
-from martlet.cluster.moves.reassignment import decide_cancel, decide_progress, decide_start, is_moving
-from martlet.cluster.partition_commits import Decision, check_change
+from martlet.cluster.partition_plans import Decision, check_change
+from martlet.cluster.reassignment import decide_cancel, decide_progress, decide_start, is_moving
 from martlet.cluster.records import BrokerRecord
 from tests.replicated_log import Broker, ReplicatedPartition, Violation
 

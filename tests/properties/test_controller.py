@@ -1,6 +1,5 @@
 """The controller's decisions on random clusters: failures, returns, moves, old images, two controllers at once."""
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -18,20 +17,16 @@ from hypothesis.stateful import (
 
 from martlet.base.errors import ApiError, InvariantViolation
 from martlet.base.ids import BrokerId, TopicPartition
-from martlet.cluster import controller_round, partition_commits
+from martlet.cluster import controller_decisions, controller_round, partition_plans, reassignment, replica_decisions
+from martlet.cluster.controller_decisions import has_leader
 from martlet.cluster.controller_round import plan_round
 from martlet.cluster.image import MetadataImage
-from martlet.cluster.leadership import controller, election
-from martlet.cluster.leadership.controller import has_leader
-from martlet.cluster.leadership.election import live_member
 from martlet.cluster.liveness import BrokerStates, FencingGuard, read_states
-from martlet.cluster.moves import reassignment
-from martlet.cluster.moves.draining import held_by, plan_drain, plan_removal
-from martlet.cluster.moves.reassignment import all_wished, decide_wish, is_moving
-from martlet.cluster.partition_commits import Decision, plan_partitions
-from martlet.cluster.placement.rebalance import plan_replication_factor
-from martlet.cluster.placement.spread import sites_of
+from martlet.cluster.partition_moves import decide_replication_factor, held_by, plan_drain, plan_removal
+from martlet.cluster.partition_plans import Decision, plan_partitions
+from martlet.cluster.reassignment import decide_wish, is_moving
 from martlet.cluster.records import BrokerRecord
+from martlet.cluster.replica_decisions import live_member
 from martlet.cluster.store import CommitPlan
 from tests.unit.cluster.controlled_cluster import ControlledCluster
 
@@ -206,16 +201,16 @@ TestControllers.settings = settings(max_examples=120, stateful_step_count=40, de
 
 
 def no_look_at_the_brokers(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(partition_commits, "broker_compares", lambda brokers, image: {})
+    patch.setattr(partition_plans, "broker_compares", lambda brokers, image: {})
 
 
 def no_look_at_the_partition(patch: pytest.MonkeyPatch) -> None:
-    original = partition_commits._plan
+    original = partition_plans._plan
 
     def plan(decisions: Any, compares: dict[str, int]) -> Any:
         return original(decisions, {key: one for key, one in compares.items() if not key.startswith("partition/")})
 
-    patch.setattr(partition_commits, "_plan", plan)
+    patch.setattr(partition_plans, "_plan", plan)
 
 
 def electing_whoever_is_waited_for(patch: pytest.MonkeyPatch) -> None:
@@ -224,7 +219,7 @@ def electing_whoever_is_waited_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def unclean_while_somebody_complete_may_return(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(controller, "last_holder", lambda partition, alive: alive.get(partition.replicas[0]))
+    patch.setattr(controller_decisions, "last_holder", lambda partition, alive: alive.get(partition.replicas[0]))
 
 
 def the_last_holder_leads_with_an_empty_disk(patch: pytest.MonkeyPatch) -> None:
@@ -236,7 +231,7 @@ def entries_without_incarnation(patch: pytest.MonkeyPatch) -> None:
         record = alive.get(entry.broker)
         return None if record is None else entry._replace(incarnation=record.incarnation)
 
-    patch.setattr(election, "live_member", live)
+    patch.setattr(replica_decisions, "live_member", live)
 
 
 def ending_moves_early(patch: pytest.MonkeyPatch) -> None:
@@ -248,7 +243,7 @@ def moves_that_never_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_elections(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(controller, "has_leader", lambda partition, states: partition.leader is not None)
+    patch.setattr(controller_decisions, "has_leader", lambda partition, states: partition.leader is not None)
 
 
 @pytest.mark.parametrize(
@@ -342,11 +337,11 @@ def test_a_drained_broker_ends_up_empty_and_can_be_removed(
 def test_a_new_replication_factor_is_reached_and_noted(start: int, wished: int, partitions: int) -> None:
     cluster = ControlledCluster({1: "a", 2: "b", 3: "a", 4: "b"})
     cluster.place_topic("t", partitions, start)
-    placed, load = (
-        all_wished(cluster.image),
-        Counter(one for _, record in cluster.partitions() for one in record.replicas),
-    )
-    cluster.reassign(plan_replication_factor(placed, wished, sites_of(cluster.states.placeable), load))
+    topic = cluster.image.topic("t")
+    assert topic is not None
+    decisions = decide_replication_factor(topic, wished, cluster.image, cluster.states)
+    for plan in plan_partitions(decisions, cluster.image):
+        assert cluster.offer(plan.commit)
     for _ in range(20):
         if not len(cluster.round()) + cluster.catch_up():
             break

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from martlet.base.ids import BrokerId, TopicPartition
-from martlet.cluster.placement.rebalance import plan_balance, plan_emptying, plan_onto, plan_replication_factor
-from martlet.cluster.placement.spread import Site, place_partitions, rack_crowding
+from martlet.cluster.partition_targets import plan_onto
+from martlet.cluster.placement import Site, place_partitions, rack_crowding
+from martlet.cluster.replica_balance import plan_balance, plan_emptying, plan_replication_factor
 
 _RACKS = st.sampled_from(["a", "b", "c"])
 _SITES = st.lists(_RACKS, min_size=1, max_size=6).map(

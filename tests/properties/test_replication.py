@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from martlet.base.ids import Member
-from martlet.cluster.leadership import election
-from martlet.replication.follower import CutTo, FollowerReplica
+from martlet.cluster import replica_decisions
+from martlet.replication.follower import FollowerReplica, TruncateTo
 from martlet.replication.in_sync import Proposed, Settled
 from martlet.replication.leader import LeaderReplica
 from tests import replicated_log
@@ -60,9 +60,9 @@ def high_watermark_below_the_minimum(patch: pytest.MonkeyPatch) -> None:
 
 def joining_without_the_epochs_start(patch: pytest.MonkeyPatch) -> None:
     def may_join(self: LeaderReplica, progress: Any) -> bool:
-        return progress.member not in self.in_sync.committed and progress.end_offset >= self.high_watermark
+        return progress.member not in self.in_sync.committed and progress.end_offset >= self._log.high_watermark
 
-    patch.setattr(LeaderReplica, "_may_join", may_join)
+    patch.setattr(LeaderReplica, "may_join", may_join)
 
 
 def fetches_without_epochs(patch: pytest.MonkeyPatch) -> None:
@@ -72,13 +72,13 @@ def fetches_without_epochs(patch: pytest.MonkeyPatch) -> None:
 
 def cutting_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     class Cutting(FollowerReplica):
-        def __init__(self, leader_epoch: int, high_watermark: int) -> None:
-            super().__init__(leader_epoch, high_watermark)
+        def __init__(self, leader_epoch: int) -> None:
+            super().__init__(leader_epoch)
             self.is_new = True
 
         def next_fetch(self, log: Any) -> Any:
             if self.is_new:
-                log.cut(self.high_watermark)
+                log.cut(log.high_watermark)
                 self.is_new = False
             return super().next_fetch(log)
 
@@ -88,10 +88,10 @@ def cutting_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
 def never_cutting(patch: pytest.MonkeyPatch) -> None:
     def take(self: FollowerReplica, answer: Any, asked: Any, log: Any) -> Any:
         step = original(self, answer, asked, log)
-        return CutTo(log.end_offset, loses_committed=False) if isinstance(step, CutTo) else step
+        return TruncateTo(log.end_offset, loses_committed=False) if isinstance(step, TruncateTo) else step
 
-    original = FollowerReplica.take
-    patch.setattr(FollowerReplica, "take", take)
+    original = FollowerReplica.step_for
+    patch.setattr(FollowerReplica, "step_for", take)
     # A leader that does not compare histories either.
     patch.setattr(ReplicatedPartition, "_diverging", staticmethod(lambda copy, position: None))
 
@@ -101,7 +101,7 @@ def entries_without_incarnation(patch: pytest.MonkeyPatch) -> None:
         broker = live.get(entry.broker)
         return None if broker is None else Member(broker.id, broker.incarnation)
 
-    patch.setattr(election, "live_member", live_member)
+    patch.setattr(replica_decisions, "live_member", live_member)
 
 
 def taking_a_lost_answer_for_a_refusal(patch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def taking_a_lost_answer_for_a_refusal(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_eligible_replicas_but_any(patch: pytest.MonkeyPatch) -> None:
-    original = election.elect_leader
+    original = replica_decisions.elect_leader
 
     def elect(partition: Any, live: Any, min_in_sync: int, **options: Any) -> Any:
         return original(partition, live, min_in_sync, **options, unclean_allowed=True)
@@ -122,7 +122,7 @@ def no_eligible_replicas_but_any(patch: pytest.MonkeyPatch) -> None:
 
 
 def electing_without_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
-    original = election.elect_leader
+    original = replica_decisions.elect_leader
 
     def elect(partition: Any, live: Any, min_in_sync: int, **options: Any) -> Any:
         election = original(partition, live, min_in_sync, **options)

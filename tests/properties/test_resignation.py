@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from martlet.base.ids import BrokerId, LeaderEpoch, Member
-from martlet.cluster.leadership.controller import TopicRules
-from martlet.cluster.leadership.resignation import has_resigned, resign
+from martlet.cluster.controller_decisions import TopicRules
 from martlet.cluster.liveness import BrokerStates
-from martlet.cluster.partition_commits import check_change
+from martlet.cluster.partition_plans import check_change
 from martlet.cluster.records import PartitionRecord
+from martlet.cluster.resignation import has_resigned, resign
 from tests.replicated_log import Broker, Copy, ReplicatedPartition, Violation
 
 _RULES = TopicRules(min_in_sync=2)
@@ -91,7 +91,7 @@ class DamagedPartition(ReplicatedPartition):
         self._note(f"{broker.id} begins with an empty copy")
         self.damaged.discard(broker.id)
         self.replaced += 1
-        broker.copy, broker.high_watermark, broker.is_lossy = Copy(), 0, True
+        broker.copy, broker.is_lossy = Copy(), True
 
     def _others_are_whole(self, broker: Broker) -> bool:
         return super()._others_are_whole(broker) and not self.damaged - {broker.id}

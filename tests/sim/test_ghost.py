@@ -79,7 +79,7 @@ class Stage:
         self.held[broker] = held
         if member == ONE:
             in_sync = Settled(frozenset((ONE, TWO, THREE)))
-            held.leader = SimpleNamespace(me=member, leader_epoch=0, high_watermark=0, in_sync=in_sync)
+            held.leader = SimpleNamespace(me=member, leader_epoch=0, in_sync=in_sync)
         image = SimpleNamespace(revision=self.ghost.store.revision, topics=lambda: (), partitions=lambda name: ())
         table = SimpleNamespace(hosted=lambda *name: held, may_act=lambda: self.may_act)
         services = SimpleNamespace(me=member, partitions=table, image=image)
@@ -111,7 +111,7 @@ class Stage:
 
     def commit_to(self, offset: int) -> None:
         held = self.held[ONE.broker]
-        held.high_watermark = held.leader.high_watermark = offset
+        held.high_watermark = offset
         self.look()
 
     def look(self) -> None:
@@ -162,9 +162,7 @@ def lose_batches(stage: Stage, member: Member) -> None:
 
 def a_leader_of_a_new_epoch_that_lacks_something(stage: Stage) -> None:
     lose_batches(stage, TWO)
-    stage.held[TWO.broker].leader = SimpleNamespace(
-        me=TWO, leader_epoch=1, high_watermark=0, in_sync=Settled(frozenset((TWO,)))
-    )
+    stage.held[TWO.broker].leader = SimpleNamespace(me=TWO, leader_epoch=1, in_sync=Settled(frozenset((TWO,))))
     stage.held[TWO.broker].leader_epoch = 1
     stage.store(leader=TWO, isr=(TWO,), epoch=1)
     stage.look()
@@ -217,7 +215,7 @@ def a_proposal_that_is_stored_and_not_waited_for(stage: Stage) -> None:
 
 def two_leaders_in_one_epoch(stage: Stage) -> None:
     stage.held[TWO.broker].leader = SimpleNamespace(
-        me=TWO, leader_epoch=0, high_watermark=2, in_sync=Settled(frozenset((ONE, TWO, THREE)))
+        me=TWO, leader_epoch=0, in_sync=Settled(frozenset((ONE, TWO, THREE)))
     )
     stage.look()
 

@@ -159,8 +159,8 @@ def move(
 
 async def _plan(cluster: "Cluster", job: _Job, tally: _Tally) -> None:
     from martlet.client.cluster_admin import ClusterAdmin
-    from martlet.cluster.placement.rebalance import plan_onto
-    from martlet.cluster.placement.spread import Site
+    from martlet.cluster.partition_targets import plan_onto
+    from martlet.cluster.placement import Site
 
     admin = ClusterAdmin(cluster)
     brokers = (await admin.state()).brokers

@@ -26,7 +26,7 @@ async def set_throttle(
 ) -> list[str]:
     """Slow down every copy that these moves make, or that is being made; returns the topics that name some now."""
     from martlet.client.admin import Admin, ResourceType
-    from martlet.cluster.moves.throttle import THROTTLED_RATE, THROTTLED_REPLICAS, name_copies
+    from martlet.cluster.move_throttle import THROTTLED_RATE, THROTTLED_REPLICAS, name_copies
 
     admin = Admin(cluster)
     made = [(where, broker) for where, wish in wished.items() for broker in wish if broker not in before[where]]
@@ -44,7 +44,7 @@ async def end_throttle(cluster: "Cluster", topics: Iterable[str]) -> None:
     """Let everything go at full speed again."""
     from martlet.base.errors import ApiError, ErrorCode
     from martlet.client.admin import Admin, ResourceType
-    from martlet.cluster.moves.throttle import THROTTLED_RATE, THROTTLED_REPLICAS
+    from martlet.cluster.move_throttle import THROTTLED_RATE, THROTTLED_REPLICAS
 
     admin = Admin(cluster)
     await admin.alter_configs(ResourceType.BROKER, _ALL_BROKERS, set_values={}, unset=[THROTTLED_RATE])

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from martlet.base.ids import TopicPartition
+from martlet.cluster.controller_decisions import IMBALANCE_PERCENT, decide_all, decide_preferred
 from martlet.cluster.image import ImageDelta, MetadataImage, PartitionChange
-from martlet.cluster.leadership.controller import IMBALANCE_PERCENT, decide_all, decide_preferred
 from martlet.cluster.liveness import BrokerStates
-from martlet.cluster.moves.draining import MOVES_MAX, decide_drains
-from martlet.cluster.moves.reassignment import decide_all_progress, is_moving, plan_topic_factor
-from martlet.cluster.partition_commits import PORTION, Decision, PartitionsPlan, plan_partitions
+from martlet.cluster.partition_moves import MOVES_MAX, decide_drains
+from martlet.cluster.partition_plans import PORTION, Decision, PartitionsPlan, plan_partitions
+from martlet.cluster.reassignment import decide_all_progress, is_moving, plan_topic_factor
 from martlet.configs.effective import NO_LAYERS, BrokerLayers
 
 

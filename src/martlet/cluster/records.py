@@ -165,7 +165,7 @@ class PartitionRecord:
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
     log_ends: tuple[LogEnd, ...] = ()
-    """Only while nobody leads and nobody complete is alive: see `leadership/log_ends.py`."""
+    """Only while nobody leads and nobody complete is alive: see `log_ends.py`."""
     mod_revision: int = field(default=0, compare=False)
 
     def isr_ids(self) -> list[int]:

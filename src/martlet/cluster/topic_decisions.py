@@ -8,7 +8,7 @@ as a whole. Partitions are written in portions that fit a commit. A topic of one
 larger one begins with an `unfinished` record (the intent), each portion compares that intent, and the last
 commit writes the topic's record and removes the intent: the topic appears at once or never, and what a dead
 maker left can be removed without harming a living one. Growth works alike, guarded by the topic's own record. Every
-commit also compares the brokers that are given replicas (T1 of `placement/topic_layout.py`).
+commit also compares the brokers that are given replicas (T1 of `topic_placement.py`).
 
 Invariants:
 C1 a topic is visible only with all its partitions (K1 of `keys.py`);
@@ -24,10 +24,9 @@ from typing import Final
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import Member, TopicId
 from martlet.base.invariant import invariant
+from martlet.cluster.controller_decisions import topic_rules
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import partition_key, partition_prefix, topic_key, unfinished_key
-from martlet.cluster.leadership.controller import topic_rules
-from martlet.cluster.placement.topic_layout import Layout, bad_assignment, check_layout, choose_layout
 from martlet.cluster.records import (
     PartitionRecord,
     TopicRecord,
@@ -38,6 +37,7 @@ from martlet.cluster.records import (
 )
 from martlet.cluster.store import CommitPlan
 from martlet.cluster.topic_names import check_topic_name, is_internal_topic, looks_internal
+from martlet.cluster.topic_placement import Layout, bad_assignment, check_layout, choose_layout
 from martlet.configs.changes import replace_topic_configs
 from martlet.configs.effective import NO_LAYERS, BrokerLayers
 

@@ -1,15 +1,16 @@
 """The follower's side of replication for one partition: what to fetch next, and what to do with an answer.
 
-Rules: pure. It reads the log through a narrow view and returns a step; the fetcher that owns it carries the step out.
+Rules: pure. It reads the log through a narrow view and returns a step; the fetcher that owns it applies the step. The
+high watermark is kept by the log.
 
-How it works: every fetch names the end of the own log, the leader epoch believed in, and the epoch of the last record.
-A leader whose history differs says where that epoch ended in its log. The follower cuts its own log there, or
-where its own history leaves it, and asks again; after as many rounds as there are epochs in between, both agree.
+How it works: every fetch names the end of the follower's log, its leader epoch, and the epoch of its last record. A
+leader whose history differs says where that epoch ended in its log. The follower truncates its log there, or where its
+own history ends that epoch, and fetches again; after at most as many rounds as there are epochs in between, both agree.
 
 Invariants:
-I3 after a cut, both logs are the same up to the cut; nothing is appended before the leader agrees with the history;
-I6 the follower's high watermark never goes back and never passes its own end;
-   a cut below it means that something acknowledged is being lost, and says so.
+I3 after a truncation, both logs are the same up to it; nothing is appended before the leader agrees with the history;
+I6 the follower's high watermark never goes back and never passes its end; a truncation below it loses something
+   acknowledged, and says so.
 
 Proved by: tests/unit/replication/test_follower.py, tests/properties/test_replication.py
 """
@@ -22,7 +23,7 @@ from martlet.base.ids import NO_LEADER_EPOCH
 
 
 class FetchPosition(NamedTuple):
-    """What a follower asks its leader for."""
+    """What a follower fetches from its leader."""
 
     fetch_offset: int
     current_leader_epoch: int
@@ -31,20 +32,23 @@ class FetchPosition(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """Where an epoch ends in somebody's log: the largest epoch known there that is not above the one asked for."""
+    """Where an epoch ends in one log: the largest epoch known there that is not above the one asked for."""
 
     epoch: int
     end_offset: int
 
 
 class FollowerLog(Protocol):
-    """The own log, as far as the follower's rules look into it."""
+    """The follower's log, as far as its rules read it."""
 
     @property
     def log_start_offset(self) -> int: ...
 
     @property
     def end_offset(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
 
     @property
     def last_epoch(self) -> int:
@@ -66,18 +70,18 @@ class FetchAnswer:
 
 
 class Append(NamedTuple):
-    """Append the records that came, if any, then the high watermark and the log's start are these."""
+    """Append the records of the answer, if any; then these are the leader's high watermark and log start."""
 
     high_watermark: int
     log_start_offset: int
 
 
-class CutTo(NamedTuple):
-    """Cut the log so that it ends here, then ask again."""
+class TruncateTo(NamedTuple):
+    """Truncate the log so that it ends here, then fetch again."""
 
     end_offset: int
     loses_committed: bool
-    """Whether records below the own high watermark go: only after an unclean election may that happen."""
+    """Whether records below the high watermark go: only after an unclean election may that happen."""
 
 
 class StartAt(NamedTuple):
@@ -86,76 +90,52 @@ class StartAt(NamedTuple):
     offset: int
 
 
-class AskAgain(NamedTuple):
-    """Nothing to do now; ask again after a pause, because of this."""
+class FetchAgain(NamedTuple):
+    """Nothing to do now; fetch again after a pause, because of this error."""
 
     error: ErrorCode
 
 
 class Stop(NamedTuple):
-    """This leader, or this epoch, is over: wait for news from the metadata store."""
+    """This leader, or this epoch, is over: wait for an update from the metadata store."""
 
     error: ErrorCode
 
 
-Step: TypeAlias = Append | CutTo | StartAt | AskAgain | Stop
+Step: TypeAlias = Append | TruncateTo | StartAt | FetchAgain | Stop
 
 
 class FollowerReplica:
     """Owned by the partition that follows; lives for one leader epoch."""
 
-    __slots__ = ("high_watermark", "leader_epoch", "leader_high_watermark")
+    __slots__ = ("leader_epoch", "leader_high_watermark")
 
-    def __init__(self, leader_epoch: int, high_watermark: int) -> None:
+    def __init__(self, leader_epoch: int) -> None:
         self.leader_epoch = leader_epoch
-        self.high_watermark = high_watermark
         self.leader_high_watermark = 0
         """The largest that the leader has named."""
 
     def lag(self, log: FollowerLog) -> int:
-        """How many committed messages the own log lacks, as far as the leader has named them."""
+        """How many committed messages the log lacks, as far as the leader has named them."""
         return max(0, self.leader_high_watermark - log.end_offset)
 
     def next_fetch(self, log: FollowerLog) -> FetchPosition:
-        """What to ask for now."""
+        """What to fetch now."""
         return FetchPosition(log.end_offset, self.leader_epoch, log.last_epoch, log.log_start_offset)
 
-    def take(self, answer: FetchAnswer, asked: FetchPosition, log: FollowerLog) -> Step:
-        """What an answer to `asked` means for the log."""
+    def step_for(self, answer: FetchAnswer, fetched: FetchPosition, log: FollowerLog) -> Step:
+        """What the answer to a fetch from `fetched` means for the log."""
         self.leader_high_watermark = max(self.leader_high_watermark, answer.high_watermark)
-        is_of_now = asked.fetch_offset == log.end_offset and asked.last_fetched_epoch == log.last_epoch
-        if asked.current_leader_epoch != self.leader_epoch or not is_of_now:
-            return AskAgain(ErrorCode.NONE)  # an answer to something that is not true any more
+        is_of_now = fetched.fetch_offset == log.end_offset and fetched.last_fetched_epoch == log.last_epoch
+        if fetched.current_leader_epoch != self.leader_epoch or not is_of_now:
+            return FetchAgain(ErrorCode.NONE)  # the log or the epoch has changed since the fetch
         if answer.error is not ErrorCode.NONE:
-            return self._take_error(answer, log)
+            return self._step_for_error(answer, log)
         if answer.diverging is not None:
-            return self._cut(answer.diverging, log)
+            return _truncate(answer.diverging, log)
         return Append(answer.high_watermark, answer.log_start_offset)
 
-    def appended(self, leader_high_watermark: int, log: FollowerLog) -> int:
-        """After an append: the own high watermark, as far as the leader's and the own log reach."""
-        self.high_watermark = max(self.high_watermark, min(leader_high_watermark, log.end_offset))
-        return self.high_watermark
-
-    def cut(self, log: FollowerLog) -> None:
-        """After a cut: nothing above the end is known to be committed."""
-        self.high_watermark = min(self.high_watermark, log.end_offset)
-
-    def _cut(self, leaders: EpochEnd, log: FollowerLog) -> Step:
-        if leaders.epoch == NO_LEADER_EPOCH:
-            # The leader remembers nothing that old; what it still has begins at its log's start.
-            end_offset = max(leaders.end_offset, log.log_start_offset)
-        else:
-            own = log.end_of_epoch(leaders.epoch)
-            # Where the own history knows the epoch, the shorter of both ends counts; where it does not, the last
-            # epoch below is as far as both can agree, and the next round compares that one.
-            end_offset = min(own.end_offset, leaders.end_offset) if own.epoch == leaders.epoch else own.end_offset
-            if own.epoch == NO_LEADER_EPOCH:
-                end_offset = log.log_start_offset
-        end_offset = min(max(end_offset, log.log_start_offset), log.end_offset)
-        return CutTo(end_offset, loses_committed=end_offset < self.high_watermark)
-
-    def _take_error(self, answer: FetchAnswer, log: FollowerLog) -> Step:
+    def _step_for_error(self, answer: FetchAnswer, log: FollowerLog) -> Step:
         error = answer.error
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             start_offset = answer.log_start_offset
@@ -168,4 +148,24 @@ class FollowerReplica:
         if error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID):
             return Stop(error)
         # UNKNOWN_LEADER_EPOCH: the leader has not heard of its election yet. Others pass or need an operator.
-        return AskAgain(error)
+        return FetchAgain(error)
+
+
+def high_watermark_after(leader_high_watermark: int, log: FollowerLog) -> int:
+    """After an append: the follower's high watermark, as far as the leader's and its log reach (I6)."""
+    return max(log.high_watermark, min(leader_high_watermark, log.end_offset))
+
+
+def _truncate(leaders: EpochEnd, log: FollowerLog) -> TruncateTo:
+    if leaders.epoch == NO_LEADER_EPOCH:
+        # The leader remembers nothing that old; what it still has begins at its log's start.
+        end_offset = max(leaders.end_offset, log.log_start_offset)
+    else:
+        own = log.end_of_epoch(leaders.epoch)
+        # Where this log knows the epoch, the shorter of both ends counts; where it does not, the last epoch below
+        # is as far as both can agree, and the next round compares that one.
+        end_offset = min(own.end_offset, leaders.end_offset) if own.epoch == leaders.epoch else own.end_offset
+        if own.epoch == NO_LEADER_EPOCH:
+            end_offset = log.log_start_offset
+    end_offset = min(max(end_offset, log.log_start_offset), log.end_offset)
+    return TruncateTo(end_offset, loses_committed=end_offset < log.high_watermark)

@@ -1,14 +1,16 @@
 """The leader's side of replication for one partition and one leader epoch: who is in sync, and what is committed.
 
-Rules: pure. It is told of appends, of followers' fetches, of time, and of what the metadata store says; it answers with
-the high watermark and with proposals to change the in-sync set. Whoever owns it carries the proposals to the store.
+Rules: pure. The partition reports appends, followers' fetches, time and what the metadata store says; the machine
+answers what is committed and proposes changes of the in-sync set. It alone decides which follower may join. The high
+watermark is kept by the log and only read here: the partition moves it to `committed_offset`.
 
-How it works: a follower's fetch offset says that it holds everything below. The high watermark is the smallest offset
-that all members of the maximal in-sync set have reached. A follower is dropped after it has not caught up
-for `lag_time_max_ms`, or lags by more messages than allowed, or lacks anything while its disk is full; it is taken back
-when it has everything that is committed and everything this epoch began with, and with a full disk only with all.
+How it works: a follower's fetch offset says that it holds everything below. Committed is what all members of the
+maximal in-sync set hold. A follower is dropped when it has not caught up for `lag_time_max_ms`, lags by more messages
+than allowed, or lacks anything while its disk is full. It may join again when it holds everything that is committed and
+everything this epoch began with; with a full disk only when it holds all.
 
-Invariants (numbers as in docs/architecture.md, "Replication"):
+Invariants (I: numbers as in docs/architecture.md, "Replication"):
+REP-1 a leader is in its own in-sync set;
 I4 what is committed is held by every member of the maximal in-sync set;
 I6 the high watermark never goes back, never passes a member of the maximal set, and stands still while fewer than the
    minimum are in sync;
@@ -21,6 +23,7 @@ Proved by: tests/unit/replication/test_leader.py, tests/properties/test_replicat
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Member
@@ -50,6 +53,16 @@ class PartitionState:
     """Whether the store names replicas, besides those in sync, that hold everything acknowledged."""
 
 
+class LeaderLog(Protocol):
+    """The leader's own log, as far as its rules read it."""
+
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+
 @dataclass(slots=True)
 class FollowerProgress:
     """What a follower's fetches in this epoch have shown."""
@@ -61,6 +74,12 @@ class FollowerProgress:
     caught_up_at_ms: int
     leader_end_offset: int
     """Where the leader's log ended at the follower's last fetch."""
+    log_start_offset: int = -1
+    """Where the follower's log started at its last fetch."""
+    sent_high_watermark: int = -1
+    """The high watermark in the last answer to it."""
+    has_moved: bool = False
+    """Whether the last fetch showed another end than the one before."""
 
 
 class LeaderReplica:
@@ -70,10 +89,10 @@ class LeaderReplica:
         "_awaits_answer",
         "_epoch_began_at_ms",
         "_followers",
+        "_log",
         "_own_offset",
         "_state",
         "epoch_start_offset",
-        "high_watermark",
         "in_sync",
         "me",
         "options",
@@ -84,21 +103,20 @@ class LeaderReplica:
         me: Member,
         state: PartitionState,
         options: ReplicationOptions,
+        log: LeaderLog,
         *,
-        end_offset: int,
-        high_watermark: int,
         now_ms: int,
         own_offset: int | None = None,
     ) -> None:
-        """`own_offset` is where this copy counts up to, if that is not its end: under `commit` what is flushed."""
-        invariant(me in state.in_sync, "R1: a leader is in its own in-sync set")
+        """`own_offset` is where this replica counts up to, if that is not its end: under `commit` what is flushed."""
+        invariant(me in state.in_sync, "REP-1: a leader is in its own in-sync set")
         self.me = me
         self.options = options
-        self.epoch_start_offset = end_offset
-        self.high_watermark = min(high_watermark, end_offset)
+        self._log = log
+        self.epoch_start_offset = log.end_offset
         self.in_sync: InSyncState = Settled(state.in_sync)
         self._state = state
-        self._own_offset = end_offset if own_offset is None else own_offset
+        self._own_offset = log.end_offset if own_offset is None else own_offset
         self._followers: dict[BrokerId, FollowerProgress] = {}
         self._epoch_began_at_ms = now_ms
         self._awaits_answer = False
@@ -127,7 +145,7 @@ class LeaderReplica:
 
         Right after an election the new leader's high watermark may be older than its predecessor's.
         """
-        return self.high_watermark >= self.epoch_start_offset
+        return self._log.high_watermark >= self.epoch_start_offset
 
     @property
     def is_under_replicated(self) -> bool:
@@ -137,6 +155,15 @@ class LeaderReplica:
     def followers(self) -> Iterable[FollowerProgress]:
         """Those that have fetched in this epoch."""
         return self._followers.values()
+
+    def follower(self, broker: BrokerId) -> FollowerProgress | None:
+        """What the fetches of this broker's replica have shown in this epoch; None without any."""
+        return self._followers.get(broker)
+
+    def all_start_at(self, offset: int) -> bool:
+        """Whether the logs of all replicas in sync start at `offset` or later, as far as they have said."""
+        progress = [self._followers.get(member.broker) for member in self.in_sync.maximal if member != self.me]
+        return all(one is not None and one.log_start_offset >= offset for one in progress)
 
     # --- what happened
 
@@ -149,15 +176,14 @@ class LeaderReplica:
             )
 
     def own_offset_moved(self, offset: int) -> int:
-        """This copy counts up to `offset` (its end, or what is flushed); returns the high watermark."""
+        """This replica counts up to `offset` (its end, or what is flushed); returns what is committed now."""
         self._own_offset = max(self._own_offset, offset)
-        return self._advance()
+        return self.committed_offset()
 
-    def fetched(
-        self, member: Member, *, leader_epoch: int, fetch_offset: int, end_offset: int, now_ms: int
-    ) -> FollowerProgress:
-        """A follower asks from `fetch_offset` on, so it holds everything below; our log ends at `end_offset`."""
+    def fetched(self, member: Member, *, leader_epoch: int, fetch_offset: int, now_ms: int) -> FollowerProgress:
+        """A follower fetches from `fetch_offset` on, so it holds everything below."""
         self.check_fetch(member, leader_epoch)
+        end_offset = self._log.end_offset
         progress = self._followers.get(member.broker)
         if progress is None or progress.member != member:
             # Another start of that broker: what the earlier process had proves nothing.
@@ -173,22 +199,21 @@ class LeaderReplica:
             progress.caught_up_at_ms = now_ms
         progress.fetched_at_ms = now_ms
         progress.leader_end_offset = end_offset
-        if progress.end_offset != fetch_offset:
-            progress.end_offset = fetch_offset
-            self._advance()
+        progress.has_moved = progress.end_offset != fetch_offset
+        progress.end_offset = fetch_offset
         return progress
 
     def check_fetch(self, member: Member, leader_epoch: int) -> None:
-        """Refuse the fetch of a process that is no replica, or that has another idea of the epoch (I11)."""
+        """Refuse the fetch of a process that is not a follower here or that names another epoch (I11)."""
         state, broker = self._state, member.broker
         if broker not in state.replicas or broker == self.me.broker:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker} is no follower of this partition")
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker} is not a follower of this partition")
         if leader_epoch != state.leader_epoch:
             is_old = leader_epoch < state.leader_epoch
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def state_stored(self, state: PartitionState) -> None:
-        """The store says this; older news is ignored. The leader epoch must be the one this machine lives for."""
+        """The store says this; older states are ignored. The leader epoch must be the one this machine lives for."""
         if state.partition_epoch <= self._state.partition_epoch:
             return
         invariant(state.leader_epoch == self.leader_epoch, "a leader's machine lives for one leader epoch")
@@ -197,11 +222,6 @@ class LeaderReplica:
         self._awaits_answer = False
         for broker in [one for one in self._followers if one not in state.replicas]:
             del self._followers[broker]
-        self._advance()
-
-    def options_changed(self, options: ReplicationOptions) -> None:
-        self.options = options
-        self._advance()
 
     # --- changing the in-sync set
 
@@ -241,7 +261,6 @@ class LeaderReplica:
             self.in_sync = replace(state, open_count=state.open_count - 1)
         else:
             self.in_sync = Settled(state.committed)
-        self._advance()
 
     def proposal_unanswered(self) -> None:
         """Whether the store has taken the last proposal, or still will, cannot be known."""
@@ -252,7 +271,7 @@ class LeaderReplica:
         present = self.in_sync.committed - stuck
         wanted = {member for member in present if member == self.me or self._keeps_up(member, now_ms)}
         for progress in self._followers.values():
-            if progress.member not in stuck and self._may_join(progress):
+            if progress.member not in stuck and self.may_join(progress):
                 wanted = {member for member in wanted if member.broker != progress.member.broker} | {progress.member}
         return frozenset(wanted)
 
@@ -262,34 +281,40 @@ class LeaderReplica:
     def _keeps_up(self, member: Member, now_ms: int) -> bool:
         progress = self._followers.get(member.broker)
         if progress is None or progress.member != member:
-            # It has not fetched in this epoch; it gets the time that everybody gets.
+            # It has not fetched in this epoch; it gets the same time as every follower.
             return now_ms - self._epoch_began_at_ms <= self.options.lag_time_max_ms
         if self._lags_too_far(progress):
             return False
         caught_up = progress.end_offset >= self._own_offset
         return caught_up or now_ms - progress.caught_up_at_ms <= self.options.lag_time_max_ms
 
-    def _may_join(self, progress: FollowerProgress) -> bool:
+    def may_join(self, progress: FollowerProgress) -> bool:
+        """Whether a follower that is not in sync may be taken into the in-sync set (I13)."""
         if progress.member in self.in_sync.committed or self._lags_too_far(progress):
             return False
-        return progress.end_offset >= max(self.high_watermark, self.epoch_start_offset)
+        return progress.end_offset >= max(self._log.high_watermark, self.epoch_start_offset)
+
+    def wants_to_propose(self, progress: FollowerProgress) -> bool:
+        """Whether this follower may join and no proposal that holds it is open."""
+        return progress.member not in self.in_sync.maximal and self.may_join(progress)
 
     def _lags_too_far(self, progress: FollowerProgress) -> bool:
         allowed = self.options.lag_messages_max
         return allowed is not None and self._own_offset - progress.end_offset > allowed
 
-    # --- the high watermark
+    # --- what is committed
 
-    def _advance(self) -> int:
+    def committed_offset(self) -> int:
+        """Everything below is committed; never below the high watermark (I4, I6)."""
+        high_watermark = self._log.high_watermark
         if not self.has_enough_in_sync:
-            return self.high_watermark
+            return high_watermark
         reached = self._own_offset
         for member in self.in_sync.maximal:
             if member != self.me:
                 progress = self._followers.get(member.broker)
                 # A member that has not fetched in this epoch has shown nothing.
                 if progress is None or progress.member != member:
-                    return self.high_watermark
+                    return high_watermark
                 reached = min(reached, progress.end_offset)
-        self.high_watermark = max(self.high_watermark, reached)
-        return self.high_watermark
+        return max(high_watermark, reached)

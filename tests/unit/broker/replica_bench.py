@@ -28,7 +28,7 @@ from martlet.log.partition_log import PartitionLog
 from martlet.log.recovery import LogCheckpoint
 from martlet.log.replicated_batches import ReplicatedBatches
 from martlet.observe.metrics import BrokerMetrics
-from martlet.replication.follower import FollowerReplica
+from martlet.replication.follower import FollowerReplica, high_watermark_after
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import build_batch, iterate_batches, read_batch_header
 from martlet.wire.fetch import (
@@ -92,7 +92,6 @@ class FollowedCopy:
         self.policy = policy
         self.follower: FollowerReplica | None = None
         self.leader_broker: BrokerId | None = None
-        self.high_watermark = 0
         self.offline = False
         self.appends = 0
         self.cuts: list[int] = []
@@ -104,8 +103,12 @@ class FollowedCopy:
 
     def follow(self, leader: int, epoch: int) -> None:
         self.leader_broker = BrokerId(leader)
-        self.follower = FollowerReplica(epoch, self.high_watermark)
+        self.follower = FollowerReplica(epoch)
         self._flush_if_due()
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
 
     def lead(self) -> None:
         self.leader_broker = self.follower = None
@@ -119,19 +122,17 @@ class FollowedCopy:
 
     def take_high_watermark(self, leader_hw: int) -> None:
         assert self.follower is not None
-        self.high_watermark = self.follower.appended(leader_hw, ReplicaLog(self.log))
+        self.log.high_watermark = high_watermark_after(leader_hw, ReplicaLog(self.log))
 
     def cut_to(self, offset: int, now_ms: int) -> None:
         assert self.follower is not None
         self.cuts.append(offset)
         self.log.truncate_to(offset, now_ms=now_ms)
-        self.follower.cut(ReplicaLog(self.log))
 
     def start_at(self, offset: int, now_ms: int) -> None:
         assert self.follower is not None
         self.starts.append(offset)
         self.log.truncate_fully_and_start_at(offset, now_ms=now_ms)
-        self.follower.cut(ReplicaLog(self.log))
 
     def advance_log_start(self, offset: int) -> None:
         self.log.advance_log_start(offset)

@@ -118,7 +118,7 @@ async def test_a_new_leader_serves_no_group_before_all_it_holds_is_committed(ben
         bench, "g", lambda record: replace(record, replicas=both, isr=everybody, leader_epoch=LeaderEpoch(7))
     )
     partition = bench.table.get(CONSUMER_OFFSETS_TOPIC, shard_of("g", PARTITIONS))
-    partition.log.high_watermark = partition.high_watermark = 0
+    partition.log.high_watermark = 0
     await asyncio.sleep(0.02)
     assert await code_of(bench.committed("g", "t")) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     end_offset = partition.log.end_offset

@@ -27,7 +27,7 @@ from martlet.broker.serving.timed_work import TimedAnswer, TimedWork
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import live_key, partition_key
 from martlet.cluster.liveness import plan_alive
-from martlet.cluster.partition_commits import PORTION
+from martlet.cluster.partition_plans import PORTION
 from martlet.cluster.records import PartitionRecord, encode_partition
 from martlet.cluster.store import CommitPlan, CommitResult, LeaseId, StoreUnavailable, UnknownOutcome, commit_plan
 from martlet.cluster.topic_decisions import TopicWish

@@ -258,9 +258,6 @@ async def test_the_high_watermark_of_a_replica_survives_a_restart() -> None:
     await bench.stop()
     async with replica_table(bench.disk, bench.metadata) as later:
         assert (later.partition().high_watermark, later.partition().log.end_offset) == (3, 5)
-        follower = later.partition().follower
-        assert follower is not None
-        assert follower.high_watermark == 3
 
 
 async def test_after_a_crash_the_high_watermark_is_that_of_the_last_checkpoint() -> None:
@@ -348,12 +345,7 @@ async def test_a_copy_that_begins_anew_is_committed_up_to_where_it_begins() -> N
         partition = bench.partition()
         copied(partition, 0, count=2)
         partition.start_at(7, 0)
-        assert partition.follower is not None
-        assert (partition.log.log_start_offset, partition.high_watermark, partition.follower.high_watermark) == (
-            7,
-            7,
-            7,
-        )
+        assert (partition.log.log_start_offset, partition.high_watermark) == (7, 7)
 
 
 async def test_who_waits_for_a_flush_of_a_copy_is_told_once() -> None:

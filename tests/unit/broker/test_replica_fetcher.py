@@ -12,7 +12,7 @@ from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicPartition
 from martlet.client.connection import Connection
 from martlet.cluster.keys import broker_config_key
-from martlet.cluster.moves.throttle import THROTTLED_RATE, THROTTLED_REPLICAS
+from martlet.cluster.move_throttle import THROTTLED_RATE, THROTTLED_REPLICAS
 from martlet.cluster.records import ConfigRecord, PartitionRecord, TopicRecord, encode_configs
 from martlet.cluster.store import CommitPlan
 from martlet.log.replicated_batches import check_replicated

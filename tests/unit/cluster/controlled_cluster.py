@@ -4,20 +4,19 @@ What a real broker would do is done here by committing the same plans to a store
 what `check` finds wrong would be wrong in any cluster.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from martlet.base.ids import BrokerId, Member, TopicPartition
 from martlet.cluster.broker_decisions import Registration, plan_registration
+from martlet.cluster.controller_decisions import IMBALANCE_PERCENT, plan_in_sync_change, topic_rules
 from martlet.cluster.controller_round import RoundOptions, plan_round
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.keys import INCARNATION_COUNTER_KEY, broker_key, live_key
-from martlet.cluster.leadership.controller import IMBALANCE_PERCENT, plan_in_sync_change, topic_rules
 from martlet.cluster.liveness import BrokerStates, plan_alive, read_states
-from martlet.cluster.moves.draining import MOVES_MAX
-from martlet.cluster.moves.reassignment import decide_wish
-from martlet.cluster.partition_commits import PORTION, Decision, PartitionsPlan, plan_partitions
-from martlet.cluster.placement.spread import Replicas, Site, place_partitions, sites_of
+from martlet.cluster.partition_moves import MOVES_MAX
+from martlet.cluster.partition_plans import PORTION, PartitionsPlan
+from martlet.cluster.placement import Site, place_partitions, sites_of
 from martlet.cluster.records import PartitionRecord, TopicRecord
 from martlet.cluster.store import CommitPlan, check_commit
 from martlet.cluster.topic_decisions import TopicDefaults, TopicWish, design_topic, plan_topic
@@ -46,14 +45,6 @@ class ControlledCluster:
     @property
     def states(self) -> BrokerStates:
         return read_states(self.image)
-
-    def reassign(self, moves: Mapping[TopicPartition, Replicas]) -> list[Decision]:
-        """Start these moves, as a request for each of them does."""
-        decisions = [decide_wish(move, self.image, self.states) for move in moves.items()]
-        started = [decision for decision in decisions if decision is not None]
-        for plan in plan_partitions(started, self.image):
-            self.commit(plan.commit)
-        return started
 
     def snapshot(self) -> MetadataImage:
         """An image that will grow old."""

@@ -5,8 +5,8 @@ from dataclasses import replace
 from martlet.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from martlet.cluster.controller_round import RoundOptions, asks_for_round, decide_round, plan_round
 from martlet.cluster.image import ImageDelta, PartitionChange
-from martlet.cluster.moves.reassignment import decide_wish
-from martlet.cluster.partition_commits import plan_partitions
+from martlet.cluster.partition_plans import plan_partitions
+from martlet.cluster.reassignment import decide_wish
 from martlet.cluster.records import LogEnd
 from martlet.cluster.store import CommitPlan
 from tests.unit.cluster.controlled_cluster import ControlledCluster

@@ -3,8 +3,8 @@
 import pytest
 
 from martlet.base.ids import BrokerId, LeaderEpoch, Member
-from martlet.cluster.leadership.controller import TopicRules, decide_requested_election
-from martlet.cluster.leadership.log_ends import plan_reports, unreported
+from martlet.cluster.controller_decisions import TopicRules, decide_requested_election
+from martlet.cluster.log_ends import plan_reports, unreported
 from martlet.cluster.records import LogEnd, PartitionRecord
 from tests.unit.cluster.controlled_cluster import ControlledCluster
 

@@ -1,15 +1,14 @@
 """Moving a partition: starting, ending, replacing, cancelling and listing moves, and what is refused."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, TopicPartition
-from martlet.cluster.moves.reassignment import (
+from martlet.cluster.partition_plans import plan_partitions
+from martlet.cluster.reassignment import (
     Reassignment,
-    all_wished,
     decide_wish,
     earlier_replicas,
     is_moving,
@@ -17,9 +16,6 @@ from martlet.cluster.moves.reassignment import (
     plan_topic_factor,
     wished_replicas,
 )
-from martlet.cluster.partition_commits import plan_partitions
-from martlet.cluster.placement.rebalance import Moves, plan_balance
-from martlet.cluster.placement.spread import sites_of
 from martlet.cluster.records import DrainRecord, encode_drain
 from martlet.cluster.store import CommitPlan
 from tests.unit.cluster.controlled_cluster import ControlledCluster
@@ -216,22 +212,3 @@ def test_moves_are_listed_for_those_asked_for() -> None:
     _wish(cluster, [3, 4])
     assert [each.topic for each in list_reassignments(cluster.image, {"t": [0], "x": [0]})] == ["t"]
     assert list(list_reassignments(cluster.image, {"t": [1], "u": [0, 1]})) == []
-
-
-def test_a_broker_that_was_added_gets_its_share() -> None:
-    cluster = ControlledCluster({1: None, 2: None, 3: None})
-    cluster.place_topic("t", 12, 2)
-
-    def moves() -> Moves:
-        return plan_balance(all_wished(cluster.image), sites_of(cluster.states.placeable))
-
-    assert moves() == {}
-    cluster.racks[4] = None
-    cluster.start(4)
-    assert sum(is_moving(decision.after) for decision in cluster.reassign(moves())) == 6
-    assert moves() == {}, "what is on its way counts"
-    for _ in range(60):
-        if not len(cluster.round(imbalance_percent=0)) + cluster.catch_up():
-            break
-    assert Counter(broker for _, one in cluster.partitions() for broker in one.replicas) == {1: 6, 2: 6, 3: 6, 4: 6}
-    assert Counter(partition.leader for _, partition in cluster.partitions()) == {1: 3, 2: 3, 3: 3, 4: 3}

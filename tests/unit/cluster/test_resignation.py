@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId
+from martlet.cluster.controller_decisions import TopicRules
 from martlet.cluster.keys import broker_key, live_key, partition_key
-from martlet.cluster.leadership.controller import TopicRules
-from martlet.cluster.leadership.election import live_member, store_in_sync
-from martlet.cluster.leadership.resignation import has_resigned, plan_resignation, resign
 from martlet.cluster.liveness import BrokerStates
-from martlet.cluster.partition_commits import check_change
+from martlet.cluster.partition_plans import check_change
 from martlet.cluster.records import BrokerRecord, PartitionRecord, encode_partition
+from martlet.cluster.replica_decisions import live_member, store_in_sync
+from martlet.cluster.resignation import has_resigned, plan_resignation, resign
 from martlet.cluster.store import CommitPlan
 from tests.unit.cluster.controlled_cluster import ControlledCluster
 

@@ -1,27 +1,62 @@
 """What a leader makes of appends, fetches, time and the store's answers."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, Member
 from martlet.replication.in_sync import Proposal
-from martlet.replication.leader import LeaderReplica, PartitionState, ReplicationOptions
+from martlet.replication.leader import FollowerProgress, LeaderReplica, PartitionState, ReplicationOptions
 
 ONE, TWO, THREE = (Member(BrokerId(number), Incarnation(number)) for number in (1, 2, 3))
 STATE = PartitionState((BrokerId(1), BrokerId(2), BrokerId(3)), 7, frozenset({ONE, TWO, THREE}), 100)
 OPTIONS = ReplicationOptions(min_in_sync=2, lag_time_max_ms=1_000)
 
 
+@dataclass
+class Log:
+    end_offset: int = 0
+    high_watermark: int = 0
+
+
+class Led:
+    """A leader's machine with its log, of which this moves the high watermark as a partition does."""
+
+    def __init__(self, state: PartitionState, options: ReplicationOptions, end_offset: int, own: int | None) -> None:
+        self.log = Log(end_offset)
+        self.machine = LeaderReplica(ONE, state, options, self.log, now_ms=0, own_offset=own)
+
+    @property
+    def high_watermark(self) -> int:
+        self.log.high_watermark = max(self.log.high_watermark, self.machine.committed_offset())
+        return self.log.high_watermark
+
+    def own_offset_moved(self, offset: int) -> int:
+        self.log.end_offset = max(self.log.end_offset, offset)
+        self.machine.own_offset_moved(offset)
+        return self.high_watermark
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.machine, name)
+
+
 def leader(
-    state: PartitionState = STATE, options: ReplicationOptions = OPTIONS, *, end_offset: int = 0
-) -> LeaderReplica:
-    return LeaderReplica(ONE, state, options, end_offset=end_offset, high_watermark=0, now_ms=0)
+    state: PartitionState = STATE,
+    options: ReplicationOptions = OPTIONS,
+    *,
+    end_offset: int = 0,
+    own_offset: int | None = None,
+) -> Led:
+    return Led(state, options, end_offset, own_offset)
 
 
-def fetch(replica: LeaderReplica, member: Member, offset: int, *, end_offset: int, now_ms: int = 0) -> None:
-    replica.fetched(member, leader_epoch=7, fetch_offset=offset, end_offset=end_offset, now_ms=now_ms)
+def fetch(replica: Led, member: Member, offset: int, *, end_offset: int, now_ms: int = 0) -> FollowerProgress:
+    replica.log.end_offset = end_offset
+    progress = replica.machine.fetched(member, leader_epoch=7, fetch_offset=offset, now_ms=now_ms)
+    assert replica.high_watermark >= 0
+    return progress
 
 
 def test_i6_a_record_is_committed_once_every_member_in_sync_has_it() -> None:
@@ -80,6 +115,25 @@ def test_i13_a_follower_is_taken_back_when_it_has_all_that_is_committed_and_that
     assert replica.propose(0) == Proposal(frozenset({ONE, TWO, THREE}), 100)
 
 
+def test_i13_a_follower_that_may_join_is_reported_until_a_proposal_holds_it() -> None:
+    replica = leader(replace(STATE, in_sync=frozenset({ONE, TWO})), end_offset=8)
+    assert not replica.wants_to_propose(fetch(replica, THREE, 7, end_offset=8))
+    assert not replica.wants_to_propose(fetch(replica, TWO, 8, end_offset=8)), "it is in sync"
+    caught_up = fetch(replica, THREE, 8, end_offset=8)
+    assert replica.wants_to_propose(caught_up)
+    assert replica.propose(0) is not None
+    assert not replica.wants_to_propose(caught_up)
+
+
+def test_all_replicas_in_sync_must_have_said_where_their_logs_start() -> None:
+    replica = leader(replace(STATE, in_sync=frozenset({ONE, TWO})), end_offset=8)
+    assert not replica.all_start_at(3)
+    fetch(replica, TWO, 8, end_offset=8).log_start_offset = 3
+    fetch(replica, THREE, 8, end_offset=8).log_start_offset = 0
+    assert replica.all_start_at(3), "the third is not in sync"
+    assert not replica.all_start_at(4)
+
+
 def test_i4_while_a_proposal_is_open_both_sets_must_have_a_record() -> None:
     replica = leader(replace(STATE, in_sync=frozenset({ONE, TWO})))
     fetch(replica, THREE, 0, end_offset=0)
@@ -118,7 +172,7 @@ def test_i11_a_fetch_of_another_epoch_or_of_a_stranger_counts_for_nothing() -> N
         (ONE, 7, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ):
         with pytest.raises(ApiError) as refused:
-            replica.fetched(member, leader_epoch=epoch, fetch_offset=5, end_offset=5, now_ms=0)
+            replica.fetched(member, leader_epoch=epoch, fetch_offset=5, now_ms=0)
         assert refused.value.code is code
     assert not list(replica.followers())
 
@@ -182,7 +236,7 @@ def test_i6_a_lowered_minimum_counts_only_once_the_store_has_forgotten_the_eligi
     alone = replace(STATE, in_sync=frozenset({ONE}), has_eligible=True)
     replica = leader(alone)
     replica.own_offset_moved(5)
-    replica.options_changed(replace(OPTIONS, min_in_sync=1))
+    replica.machine.options = replace(OPTIONS, min_in_sync=1)
     assert replica.high_watermark == 0, "those that the store calls eligible do not have these records"
     assert replica.propose(0) == Proposal(frozenset({ONE}), 100)
     replica.state_stored(replace(alone, has_eligible=False, partition_epoch=101))
@@ -191,7 +245,7 @@ def test_i6_a_lowered_minimum_counts_only_once_the_store_has_forgotten_the_eligi
 
 def test_a_leader_that_counts_only_what_it_has_flushed_commits_no_more_than_that() -> None:
     state = replace(STATE, in_sync=frozenset({ONE, TWO}))
-    replica = LeaderReplica(ONE, state, OPTIONS, end_offset=9, own_offset=4, high_watermark=0, now_ms=0)
+    replica = leader(state, end_offset=9, own_offset=4)
     fetch(replica, TWO, 9, end_offset=9)
     assert (replica.high_watermark, replica.high_watermark_is_current) == (4, False)
     assert replica.own_offset_moved(9) == 9

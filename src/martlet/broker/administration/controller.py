@@ -26,11 +26,11 @@ from martlet.base.ids import LeaderEpoch, Member, TopicPartition
 from martlet.broker.administration.unclean_notice import announce_unclean
 from martlet.broker.membership.lease_keeper import LeaseKeeper
 from martlet.broker.membership.metadata_commits import MetadataCommits
+from martlet.cluster.controller_decisions import stuck_partitions
 from martlet.cluster.controller_round import RoundOptions, asks_for_round, plan_round
 from martlet.cluster.image import ImageDelta
-from martlet.cluster.leadership.controller import stuck_partitions
 from martlet.cluster.liveness import BrokerStates, FencingGuard, plan_controller_role, read_states
-from martlet.cluster.partition_commits import PORTION, Decision, PartitionsPlan
+from martlet.cluster.partition_plans import PORTION, Decision, PartitionsPlan
 from martlet.cluster.store import LeaseLost, StoreClosed, StoreUnavailable, UnknownOutcome
 from martlet.configs.effective import BrokerLayers
 from martlet.observe.metrics import BrokerMetrics

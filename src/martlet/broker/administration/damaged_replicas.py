@@ -18,9 +18,9 @@ from typing import Final, Protocol
 from martlet.base.errors import DiskFull
 from martlet.base.ids import Member, TopicPartition
 from martlet.broker.membership.metadata_commits import MetadataCommits
-from martlet.cluster.leadership.controller import topic_rules
-from martlet.cluster.leadership.resignation import plan_resignation
+from martlet.cluster.controller_decisions import topic_rules
 from martlet.cluster.liveness import read_states
+from martlet.cluster.resignation import plan_resignation
 from martlet.cluster.store import CommitPlan, StoreClosed, StoreUnavailable, UnknownOutcome
 from martlet.configs.effective import BrokerLayers
 

@@ -1,6 +1,6 @@
 """Says how far the logs of this broker go where nobody complete is left to lead, for whoever has to choose a leader.
 
-Rules: `martlet.cluster.leadership.log_ends` decides what is reported and how; this module reads the logs and makes the
+Rules: what is to be said and how is decided by `martlet.cluster.log_ends`; here is the reading of the logs and the
 commit. A commit that lost its comparison, or its answer, is decided again from what the image shows then.
 
 Proved by: tests/unit/broker/test_log_end_reports.py
@@ -15,8 +15,8 @@ from martlet.base.errors import DiskFull
 from martlet.base.ids import LeaderEpoch, Member, TopicPartition
 from martlet.broker.membership.metadata_commits import MetadataCommits
 from martlet.cluster.image import ImageDelta
-from martlet.cluster.leadership.log_ends import REPORTS_MAX, is_asked, plan_reports, unreported
 from martlet.cluster.liveness import read_states
+from martlet.cluster.log_ends import REPORTS_MAX, is_asked, plan_reports, unreported
 from martlet.cluster.records import BrokerRecord, LogEnd
 from martlet.cluster.store import StoreClosed, StoreUnavailable, UnknownOutcome
 from martlet.log.log_directory import LogDirectory

@@ -24,11 +24,11 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.broker.administration.unclean_notice import announce_unclean
 from martlet.broker.services import BrokerServices
-from martlet.cluster.leadership.controller import decide_requested_election, topic_rules
+from martlet.cluster.controller_decisions import decide_requested_election, topic_rules
 from martlet.cluster.liveness import BrokerStates, read_states
-from martlet.cluster.moves.draining import plan_drain, plan_drain_end, plan_removal
-from martlet.cluster.moves.reassignment import decide_wish
-from martlet.cluster.partition_commits import Decision, plan_partitions
+from martlet.cluster.partition_moves import plan_drain, plan_drain_end, plan_removal
+from martlet.cluster.partition_plans import Decision, plan_partitions
+from martlet.cluster.reassignment import decide_wish
 from martlet.cluster.store import CommitPlan
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ Proved by: tests/unit/broker/test_controller.py, tests/unit/broker/test_partitio
 import logging
 from collections.abc import Iterable
 
-from martlet.cluster.partition_commits import Decision
+from martlet.cluster.partition_plans import Decision
 from martlet.observe.metrics import BrokerMetrics
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from martlet.base.errors import ApiError, ErrorCode, error_code
 from martlet.broker.following.partition import Followed
 from martlet.broker.following.request import Asked
 from martlet.log.replicated_batches import check_replicated
-from martlet.replication.follower import Append, CutTo, EpochEnd, FetchAnswer, StartAt
+from martlet.replication.follower import Append, EpochEnd, FetchAnswer, StartAt, TruncateTo
 from martlet.wire.fetch import FetchPartitionResult
 
 logger = logging.getLogger(__name__)
@@ -39,10 +39,10 @@ def take_result(asked: Asked, result: FetchPartitionResult, now_ms: int) -> int:
     follower = partition.follower
     if follower is None or partition.offline:
         return 0
-    step = follower.take(_answer_of(result), asked.position, followed.log)
+    step = follower.step_for(_answer_of(result), asked.position, followed.log)
     if isinstance(step, Append):
         return _append(followed, result, now_ms)
-    if isinstance(step, CutTo):
+    if isinstance(step, TruncateTo):
         _cut(followed, step.end_offset, now_ms)
     elif isinstance(step, StartAt):
         partition.start_at(step.offset, now_ms)

@@ -18,7 +18,7 @@ from martlet.broker.following.partition import FollowingPartition
 from martlet.broker.following.request import ReplicaIdentity
 from martlet.broker.following.throttle import ReplicaThrottle
 from martlet.cluster.image import ImageDelta, MetadataImage
-from martlet.cluster.moves.throttle import throttled_rate
+from martlet.cluster.move_throttle import throttled_rate
 from martlet.configs.effective import BrokerLayers
 from martlet.observe.metrics import OTHER_TOPICS, BrokerMetrics
 

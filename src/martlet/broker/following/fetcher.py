@@ -31,7 +31,7 @@ from martlet.broker.following.connection import FetcherContext, FetchLane
 from martlet.broker.following.partition import Followed, FollowingPartition
 from martlet.broker.following.request import Ask, Asked, compose_ask
 from martlet.broker.following.throttle import ReplicaThrottle
-from martlet.cluster.moves.throttle import THROTTLED_REPLICAS, is_throttled
+from martlet.cluster.move_throttle import THROTTLED_REPLICAS, is_throttled
 from martlet.wire.fetch import FetchPartitionResult, FetchResponse
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from typing import Final
 
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.cluster.moves.reassignment import list_reassignments
+from martlet.cluster.reassignment import list_reassignments
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

@@ -115,6 +115,8 @@ def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, rep
                 batch = checked.get(id(records)) or _check(partition, records, version, now_ms)
                 if isinstance(batch, ApiError):
                     raise batch
+                if batch[1].is_transactional or request.transactional_id is not None:
+                    raise ApiError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions")
                 if by_all and not partition.has_enough_in_sync:
                     partition.check_enough_in_sync()
                 appended = partition.append(*batch, now_ms=now_ms)
@@ -331,8 +333,6 @@ def _refusal_of_all(broker: BrokerServices, request: ProduceRequest) -> ApiError
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker has lost touch with its cluster")
     if request.acks not in _ACKS_ALLOWED:
         return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; -1, 0 and 1 are allowed")
-    if request.transactional_id is not None:
-        return ApiError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions")
     return None
 
 

@@ -23,8 +23,8 @@ from martlet.base.errors import DiskFull
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.broker.membership.lease_keeper import LeaseKeeper
 from martlet.broker.membership.metadata_commits import MetadataCommits
+from martlet.cluster.controller_decisions import plan_in_sync_change, topic_rules
 from martlet.cluster.image import ImageDelta
-from martlet.cluster.leadership.controller import plan_in_sync_change, topic_rules
 from martlet.cluster.liveness import read_states
 from martlet.cluster.records import PartitionRecord
 from martlet.cluster.store import COMMIT_OPERATIONS_MAX, CommitPlan, StoreClosed, StoreUnavailable, UnknownOutcome

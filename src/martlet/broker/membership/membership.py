@@ -48,8 +48,8 @@ from martlet.broker.membership.identity_file import Identity, read_identity, wri
 from martlet.broker.membership.lease_keeper import LeaseKeeper
 from martlet.broker.membership.metadata_commits import MetadataCommits
 from martlet.cluster.broker_decisions import Registration
+from martlet.cluster.controller_decisions import decide_all, departure_is_done
 from martlet.cluster.image import ImageDelta
-from martlet.cluster.leadership.controller import decide_all, departure_is_done
 from martlet.cluster.liveness import BrokerStates, plan_alive, read_states
 from martlet.cluster.records import BrokerRecord, LiveRecord
 from martlet.cluster.store import LeaseId, StoreClosed, StoreError, StoreUnavailable

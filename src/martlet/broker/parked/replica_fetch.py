@@ -14,6 +14,7 @@ from martlet.broker.ground.request import Link, Reply
 from martlet.broker.parked.fetch import Look, WaitingFetch, diverging_epoch
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.services import BrokerServices
+from martlet.replication.leader import FollowerProgress
 from martlet.wire.fetch import (
     UNKNOWN_HIGH_WATERMARK,
     FetchPartition,
@@ -25,7 +26,7 @@ from martlet.wire.fetch import (
 class WaitingReplicaFetch(WaitingFetch):
     """The fetch of one follower, for all partitions that it follows from here."""
 
-    __slots__ = ("_follower", "_has_arrived", "_now_ms", "_telling")
+    __slots__ = ("_follower", "_has_arrived", "_now_ms", "_sending")
 
     def __init__(
         self, broker: BrokerServices, request: FetchRequest, link: Link, reply: Reply, follower: Member
@@ -34,11 +35,11 @@ class WaitingReplicaFetch(WaitingFetch):
         self._follower = follower
         self._has_arrived = False
         self._now_ms = broker.clock.monotonic_ms()
-        self._telling: list[tuple[Partition, int]] = []
+        self._sending: list[tuple[FollowerProgress, int]] = []
         """The high watermarks that the answer holds."""
 
     def _look(self) -> Look:
-        self._telling.clear()
+        self._sending.clear()
         look = super()._look()
         self._has_arrived = True
         return look
@@ -77,20 +78,18 @@ class WaitingReplicaFetch(WaitingFetch):
             piece = log.locate(fetch_offset, max_bytes=limit, end_offset=end_offset, at_least_one=not look.size)
             self._take(look, partition, piece, results)
         watermark = partition.high_watermark
-        if self._knows(partition, asked, watermark):
+        progress = leader.follower(self._follower.broker)
+        known = asked.high_watermark
+        if known == UNKNOWN_HIGH_WATERMARK and progress is not None:
+            known = progress.sent_high_watermark
+        if watermark <= known:
             if fetch_offset == end_offset and asked.log_start_offset >= start_offset:
-                return None  # no news
+                return None  # nothing new
         else:
             look.complete = True
-        self._telling.append((partition, watermark))
+        if progress is not None:
+            self._sending.append((progress, watermark))
         return FetchPartitionResult(asked.partition, 0, watermark, watermark, start_offset)
-
-    def _knows(self, partition: Partition, asked: FetchPartition, watermark: int) -> bool:
-        """Whether the follower has heard of this high watermark."""
-        known = asked.high_watermark
-        if known == UNKNOWN_HIGH_WATERMARK:
-            known = partition.told_high_watermarks.get(self._follower.broker, -1)
-        return watermark <= known
 
     def _wait_on(self, partition: Partition) -> None:
         partition.add_replica_waiter(self._changed)
@@ -102,6 +101,5 @@ class WaitingReplicaFetch(WaitingFetch):
         partition.counters.replica_bytes_out += size
 
     def _answered(self) -> None:
-        for partition, watermark in self._telling:
-            if partition.is_leading:
-                partition.told_high_watermarks[self._follower.broker] = watermark
+        for progress, watermark in self._sending:
+            progress.sent_high_watermark = watermark

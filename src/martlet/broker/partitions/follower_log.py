@@ -25,6 +25,10 @@ class ReplicaLog:
         return self._log.end_offset
 
     @property
+    def high_watermark(self) -> int:
+        return self._log.high_watermark
+
+    @property
     def last_epoch(self) -> int:
         return self._log.epochs.latest_epoch
 

@@ -34,7 +34,7 @@ from martlet.log.partition_log import PartitionLog
 from martlet.log.recompression import needs_recompression
 from martlet.log.replicated_batches import ReplicatedBatches
 from martlet.observe.metrics import TopicCounters
-from martlet.replication.follower import FollowerReplica
+from martlet.replication.follower import FollowerReplica, high_watermark_after
 from martlet.replication.leader import LeaderReplica, ReplicationOptions
 from martlet.wire.batch import HEADER_BYTES, BatchHeader, read_batch_header
 from martlet.wire.compression import Compression
@@ -85,9 +85,7 @@ class Partition:
         "counters",
         "flush_in_progress",
         "follower",
-        "follower_starts",
         "has_enough_in_sync",
-        "high_watermark",
         "history_fault",
         "internal",
         "leader",
@@ -100,7 +98,6 @@ class Partition:
         "refused",
         "replica_log",
         "replication",
-        "told_high_watermarks",
         "topic_id",
         "unflushed_bytes",
         "unflushed_messages",
@@ -137,10 +134,6 @@ class Partition:
         """Why, in the present role, nothing may be appended and nobody's history compared with this log's."""
         self.has_enough_in_sync = False
         """Whether it leads and as many replicas are in sync as the topic demands."""
-        self.told_high_watermarks: dict[BrokerId, int] = {}
-        """What each follower was last told, while this replica leads."""
-        self.follower_starts: dict[BrokerId, int] = {}
-        """Where each follower's log started at its last fetch, while this replica leads."""
         self.refused = RefusedBatches()
         """What producers will send again, and nothing behind it may overtake."""
         self.closed_with: ApiError | None = None
@@ -148,7 +141,6 @@ class Partition:
         self.flush_in_progress = False
         self.unflushed_bytes = 0
         self.unflushed_messages = 0
-        self.high_watermark = log.high_watermark
         self._listener = listener
         self._commit_waiters: deque[tuple[int, Callback, bool]] = deque()
         self._own_waiters: deque[tuple[int, Callback]] = deque()
@@ -160,6 +152,11 @@ class Partition:
     @property
     def is_leading(self) -> bool:
         return self.leader is not None
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below is committed. The log keeps it; only this class moves it."""
+        return self.log.high_watermark
 
     @property
     def lag_messages(self) -> int:
@@ -178,12 +175,11 @@ class Partition:
             self.me,
             partition_state(record),
             self.replication,
-            end_offset=log.end_offset,
+            log,
             own_offset=own_offset,
-            high_watermark=self.high_watermark,
             now_ms=now_ms,
         )
-        self._leader_changed(leader.own_offset_moved(own_offset))
+        self._leader_changed(leader)
         self._check_history()
 
     def _check_history(self) -> None:
@@ -208,7 +204,7 @@ class Partition:
         if self.closed_with is None:
             self.leader_epoch = record.leader_epoch
             self.leader_broker = record.leader
-            self.follower = FollowerReplica(record.leader_epoch, self.high_watermark)
+            self.follower = FollowerReplica(record.leader_epoch)
             self._check_history()
 
     def stand_by(self, record: PartitionRecord) -> None:
@@ -221,15 +217,15 @@ class Partition:
         leader = self.leader
         if leader is not None and record.leader_epoch == self.leader_epoch:
             leader.state_stored(partition_state(record))
-            self._leader_changed(leader.high_watermark)
+            self._leader_changed(leader)
 
     def take_replication(self, options: ReplicationOptions) -> None:
         """The topic's demands are these now."""
         self.replication = options
         leader = self.leader
         if leader is not None and leader.options != options:
-            leader.options_changed(options)
-            self._leader_changed(leader.high_watermark)
+            leader.options = options
+            self._leader_changed(leader)
 
     def take_policy(self, policy: FlushPolicy) -> None:
         """Flush like this from now on."""
@@ -248,8 +244,6 @@ class Partition:
         self.leader = self.follower = self.leader_broker = None
         self.history_fault = None
         self.has_enough_in_sync = False
-        self.told_high_watermarks.clear()
-        self.follower_starts.clear()
         commits, self._commit_waiters = self._commit_waiters, deque()
         flushes, self._own_waiters = self._own_waiters, deque()
         for _, callback, _ in commits:
@@ -258,13 +252,10 @@ class Partition:
             callback()
         self.wake_fetches()
 
-    def _leader_changed(self, high_watermark: int) -> None:
+    def _leader_changed(self, leader: LeaderReplica) -> None:
         """The leader's rules know something new about the in-sync set."""
-        leader = self.leader
-        if leader is None:
-            return
         self.has_enough_in_sync = leader.has_enough_in_sync
-        self.advance_high_watermark(high_watermark)
+        self.advance_high_watermark(leader.committed_offset())
         if not self.has_enough_in_sync and self._commit_waiters:
             waiters = self._commit_waiters
             self._commit_waiters = deque(waiter for waiter in waiters if not waiter[2])
@@ -307,8 +298,6 @@ class Partition:
         self.check_online()
         if self.leader is None:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if header.is_transactional:
-            raise ApiError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions")
         self.check_history()
         if self.refused:
             self.refused.check(header, self.log.producers, now_ms)
@@ -364,10 +353,11 @@ class Partition:
 
     def advance_high_watermark(self, offset: int) -> None:
         """Everything below `offset` is committed: wake whom it concerns."""
-        if offset <= self.high_watermark:
+        log = self.log
+        if offset <= log.high_watermark:
             return
-        invariant(offset <= self.log.end_offset, "P1: the high watermark never passes the end offset")
-        self.high_watermark = self.log.high_watermark = offset
+        invariant(offset <= log.end_offset, "PAR-1: the high watermark never passes the end offset")
+        log.high_watermark = offset
         waiters = self._commit_waiters
         while waiters and waiters[0][0] <= offset:
             waiters.popleft()[1]()
@@ -436,28 +426,20 @@ class Partition:
         leader = self.leader
         if leader is None:
             raise self.closed_with or ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        progress = leader.fetched(
-            member,
-            leader_epoch=leader_epoch,
-            fetch_offset=fetch_offset,
-            end_offset=self.log.end_offset,
-            now_ms=now_ms,
-        )
-        self.advance_high_watermark(leader.high_watermark)
-        if self.follower_starts.get(member.broker) != log_start_offset:
-            self.follower_starts[member.broker] = log_start_offset
+        progress = leader.fetched(member, leader_epoch=leader_epoch, fetch_offset=fetch_offset, now_ms=now_ms)
+        if progress.has_moved:
+            self.advance_high_watermark(leader.committed_offset())
+        if progress.log_start_offset != log_start_offset:
+            progress.log_start_offset = log_start_offset
             self.wake_fetches()
-        may_join = progress.end_offset >= max(leader.high_watermark, leader.epoch_start_offset)
-        if may_join and member not in leader.in_sync.maximal:
+        if leader.wants_to_propose(progress):
             self._listener.may_join(self)
 
     def start_is_known(self, offset: int) -> bool:
         """Whether the logs of all replicas in sync start at `offset` or later; raises ApiError unless it leads."""
-        leader = self.leader
-        if leader is None:
+        if self.leader is None:
             raise self.closed_with or ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        followers = (member.broker for member in leader.in_sync.maximal if member != self.me)
-        return all(self.follower_starts.get(broker, -1) >= offset for broker in followers)
+        return self.leader.all_start_at(offset)
 
     # --- copying from the leader
 
@@ -483,7 +465,7 @@ class Partition:
     def take_high_watermark(self, leader_high_watermark: int) -> None:
         """After an append: what the leader calls committed is, as far as it is here."""
         if self.follower is not None:
-            self.advance_high_watermark(self.follower.appended(leader_high_watermark, self.replica_log))
+            self.advance_high_watermark(high_watermark_after(leader_high_watermark, self.replica_log))
 
     def cut_to(self, offset: int, now_ms: int) -> None:
         """Drop everything from `offset` on, which the leader does not have; durable when it returns."""
@@ -506,9 +488,8 @@ class Partition:
         """The leader's log starts here: hide what is before."""
         log = self.log
         log.advance_log_start(min(offset, log.end_offset))
-        if self.high_watermark < log.log_start_offset:
-            # The leader starts nowhere above what is committed.
-            self._move_high_watermark(log.log_start_offset)
+        # The leader starts nowhere above what is committed.
+        self.advance_high_watermark(log.log_start_offset)
 
     def _cut(self, truncate: Callback, now_ms: int) -> None:
         self.check_online()
@@ -522,16 +503,10 @@ class Partition:
                 self.close(error)  # it may be cut in part: what it knows of producers is older than the rest
             raise error from failure
         self.refused.note_cut(producers, log.producers, now_ms)
-        self._move_high_watermark(max(min(self.high_watermark, log.end_offset), log.log_start_offset))
+        self.wake_fetches()
         waiters, self._own_waiters = self._own_waiters, deque()
         for _, callback in waiters:
             callback()
-
-    def _move_high_watermark(self, offset: int) -> None:
-        self.high_watermark = self.log.high_watermark = offset
-        if self.follower is not None:
-            self.follower.high_watermark = offset
-        self.wake_fetches()
 
     # --- reading
 

@@ -29,8 +29,8 @@ from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_role import Role, role_of
 from martlet.broker.partitions.topic_settings import TopicSettings
 from martlet.cluster.image import ImageDelta, MetadataImage
-from martlet.cluster.leadership.resignation import has_resigned
 from martlet.cluster.records import PartitionRecord, TopicRecord
+from martlet.cluster.resignation import has_resigned
 from martlet.log.log_directory import LogDirectory
 from martlet.log.partition_log import PartitionLog
 from martlet.observe.metrics import BrokerMetrics

@@ -19,12 +19,11 @@ def preferred_read_replica(
     if leader is None or _rack(image, partition.me.broker) == rack:
         return None
     best: tuple[int, int] | None = None
-    told = partition.told_high_watermarks
     for progress in leader.followers():
         broker, incarnation = member = progress.member
-        if member not in leader.in_sync.committed or min(progress.end_offset, told.get(broker, -1)) < fetch_offset:
+        if member not in leader.in_sync.committed or progress.log_start_offset > fetch_offset:
             continue
-        if partition.follower_starts.get(broker, -1) > fetch_offset:
+        if min(progress.end_offset, progress.sent_high_watermark) < fetch_offset:
             continue
         process = image.live(broker)
         if process is None or process.incarnation != incarnation or _rack(image, broker) != rack:

@@ -20,12 +20,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from martlet.base.ids import BrokerId, Member
+from martlet.cluster.controller_decisions import TopicRules, with_space
 from martlet.cluster.image import MetadataImage
-from martlet.cluster.leadership.controller import TopicRules, with_space
-from martlet.cluster.leadership.election import elect_leader
 from martlet.cluster.liveness import BrokerStates
-from martlet.cluster.partition_commits import Decision, broker_compares, plan_partitions
+from martlet.cluster.partition_plans import Decision, broker_compares, plan_partitions
 from martlet.cluster.records import PartitionRecord
+from martlet.cluster.replica_decisions import elect_leader
 from martlet.cluster.store import CommitPlan
 
 

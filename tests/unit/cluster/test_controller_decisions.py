@@ -6,8 +6,7 @@ import pytest
 
 from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member
-from martlet.cluster.keys import broker_key, live_key, partition_key, topic_key
-from martlet.cluster.leadership.controller import (
+from martlet.cluster.controller_decisions import (
     TopicRules,
     decide_all,
     decide_partition,
@@ -18,7 +17,8 @@ from martlet.cluster.leadership.controller import (
     stuck_partitions,
     topic_rules,
 )
-from martlet.cluster.partition_commits import Decision, plan_partitions
+from martlet.cluster.keys import broker_key, live_key, partition_key, topic_key
+from martlet.cluster.partition_plans import Decision, plan_partitions
 from martlet.cluster.store import COMMIT_OPERATIONS_MAX, CommitPlan
 from tests.unit.cluster.controlled_cluster import ControlledCluster
 

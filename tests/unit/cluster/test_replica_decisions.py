@@ -6,8 +6,8 @@ import pytest
 
 from martlet.base.errors import InvariantViolation
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId
-from martlet.cluster.leadership.election import elect_leader, live_member, store_in_sync
 from martlet.cluster.records import BrokerRecord, PartitionRecord
+from martlet.cluster.replica_decisions import elect_leader, live_member, store_in_sync
 
 
 def member(broker: int, incarnation: int | None = None) -> Member:

@@ -1,7 +1,7 @@
 """Moving partitions to other brokers: starting, following, cancelling and listing reassignments.
 
-Rules: pure functions from records to `Decision`s, or an ApiError saying why not; `partition_commits.py` turns them
-into commits. Which replicas to ask for is in `placement/rebalance.py`, whole brokers are in `moves/draining.py`.
+Rules: pure functions from records to `Decision`s, or an ApiError saying why not; `partition_plans.py` makes commits of
+them. Which replicas to wish for is in `replica_balance.py`, whole brokers are in `partition_moves.py`.
 
 How it works: a move is part of the partition's own record. While it lasts, `replicas` are the wished ones followed by
 those that will go (`removing`), and `adding` are those that were not there before. Added replicas copy from the leader
@@ -25,14 +25,14 @@ from typing import NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, TopicPartition
+from martlet.cluster.controller_decisions import TopicRules, has_leader, topic_rules
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import topic_key
-from martlet.cluster.leadership.controller import TopicRules, has_leader, topic_rules
-from martlet.cluster.leadership.election import elect_leader, live_member, store_in_sync
 from martlet.cluster.liveness import BrokerStates
-from martlet.cluster.partition_commits import Decision
-from martlet.cluster.placement.spread import Replicas
+from martlet.cluster.partition_plans import Decision
+from martlet.cluster.placement import Replicas
 from martlet.cluster.records import PartitionRecord, TopicRecord, encode_topic
+from martlet.cluster.replica_decisions import elect_leader, live_member, store_in_sync
 from martlet.cluster.store import CommitPlan
 from martlet.configs.effective import NO_LAYERS, BrokerLayers
 

@@ -1,32 +1,27 @@
-"""Where existing replicas should move: to balance, to empty a broker, to change their number, onto named brokers.
+"""Where existing replicas should move: after a broker was added, to empty a broker, to change how many there are.
 
-Rules: pure; from present replicas to wished ones. Starting and following the moves is in `moves/reassignment.py`.
+Rules: pure; from present replicas to wished ones. Starting and following the moves is in `reassignment.py`.
 
 How it works: only what must move moves. To balance, every broker gets its share of all replicas, those that hold most
 keeping the larger shares, and replicas go from brokers above their share to brokers below, a little of each topic,
 never making a partition's spread over racks worse. To empty a broker, each of its replicas goes where the racks are
 spread best, and these moves are then evened out. Leaders are evened out last: that changes only the replicas' order.
-`plan_onto` combines the three: first the number of replicas, then no replica on a broker that is not named, then
-balance over those that are.
 
 Invariants:
 W1 nothing moves that is not needed, and a wished set of replicas is as large as the present one unless its size is
    what is to change;
 W2 no partition is less evenly spread over racks than before, as far as the brokers that are left allow;
-W3 without racks, balancing ends with brokers that differ by one replica at most;
-W4 `plan_onto` names only the brokers given and keeps each partition's number of replicas unless `factor` changes it;
-W5 `plan_onto` gives no move when all its moves are done.
+W3 without racks, balancing ends with brokers that differ by one replica at most.
 
-Proved by: tests/unit/cluster/test_rebalance.py, tests/properties/test_placement.py
+Proved by: tests/unit/cluster/test_replica_balance.py, tests/properties/test_placement.py
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.base.invariant import invariant
-from martlet.cluster.placement.spread import Replicas, Site, even_out, rack_crowding, spread_leaders
+from martlet.cluster.placement import Replicas, Site, even_out, rack_crowding, spread_leaders
 
 Placed = Mapping[TopicPartition, Sequence[BrokerId]]
 """Replicas by partition, preferred leader first."""
@@ -80,43 +75,6 @@ def plan_replication_factor(placed: Placed, factor: int, sites: Sequence[Site], 
             replicas = tuple(one for one in replicas if one != surplus)
         wished[partition] = replicas
     return _changed(placed, wished)
-
-
-def plan_onto(placed: Placed, sites: Sequence[Site], *, factor: int | None = None) -> Moves:
-    """Moves that bring these partitions onto exactly these brokers, evenly, with `factor` copies each if given."""
-    brokers = {site.broker for site in sites}
-    _check_room(placed, sites, factor)
-    wished: Moves = {partition: _named_first(replicas, brokers) for partition, replicas in placed.items()}
-    if factor is not None:
-        load = Counter(broker for replicas in wished.values() for broker in replicas)
-        wished |= plan_replication_factor(wished, factor, sites, load)
-    for broker in sorted({broker for replicas in wished.values() for broker in replicas} - brokers):
-        wished |= plan_emptying(wished, broker, sites)
-    wished |= plan_balance(wished, sites)
-    return {partition: replicas for partition, replicas in wished.items() if tuple(placed[partition]) != replicas}
-
-
-def _named_first(replicas: Sequence[BrokerId], brokers: Collection[BrokerId]) -> Replicas:
-    """When copies become fewer the first one stays, so let that be one which may stay."""
-    return tuple(sorted(replicas, key=lambda broker: broker not in brokers))
-
-
-def _check_room(placed: Placed, sites: Sequence[Site], factor: int | None) -> None:
-    if not sites:
-        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no broker is named to move the partitions to")
-    if factor is not None and factor > len(sites):
-        raise ApiError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{factor} replicas need as many brokers, and {len(sites)} can take them",
-        )
-    if factor is None and placed:
-        partition, replicas = max(placed.items(), key=lambda one: len(one[1]))
-        if len(replicas) > len(sites):
-            raise ApiError(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"{partition} has {len(replicas)} replicas and cannot lie on {len(sites)} brokers: name more of them "
-                "or lower the number of replicas",
-            )
 
 
 # --- from broker to broker

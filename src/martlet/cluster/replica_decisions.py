@@ -9,7 +9,7 @@ watermark stands still, so whoever leaves the in-sync set then still holds all t
 are *eligible* (the ELR of KIP-966) and may lead when nobody in sync is left. Where somebody is to lead who may lack
 something, those with the logs of the last complete ones come first, then those with the logs of whoever was complete
 before, the last one to leave ahead, then whoever never was; last come empty and damaged disks. Where all of them have
-said how far their logs go (`leadership/log_ends.py`), that decides instead, the latest epoch first.
+said how far their logs go (`log_ends.py`), that decides instead, the latest epoch first.
 
 Invariants:
 E1 a leader is chosen from the in-sync set, else from the eligible ones; from others only where the topic allows it;
@@ -17,7 +17,7 @@ E2 an election raises the leader epoch by one; a change of the in-sync set keeps
 E3 the leader is in the in-sync set, under its present incarnation;
 E4 while fewer than the minimum are in sync, a replica that leaves the set is eligible; with enough in sync, none is.
 
-Proved by: tests/unit/cluster/test_election.py, tests/properties/test_replication.py
+Proved by: tests/unit/cluster/test_replica_decisions.py, tests/properties/test_replication.py
 """
 
 from collections.abc import Collection, Mapping

@@ -7,7 +7,7 @@ copies looks after that.
 Martlet slows down where copies are received. The twin settings for the sending side are stored, because Kafka's tools
 set both, and do nothing.
 
-Proved by: tests/unit/cluster/test_throttle.py
+Proved by: tests/unit/cluster/test_move_throttle.py
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Emptying and removing brokers."""
+"""Emptying and removing brokers, balancing, and changing the replication factor."""
 
 from collections import Counter
 
@@ -8,16 +8,18 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.liveness import read_states
-from martlet.cluster.moves.draining import (
+from martlet.cluster.partition_moves import (
     MOVES_MAX,
+    decide_balance,
     decide_drains,
+    decide_replication_factor,
     held_by,
     plan_drain,
     plan_drain_end,
     plan_removal,
 )
-from martlet.cluster.moves.reassignment import decide_wish, is_moving
-from martlet.cluster.partition_commits import Decision, plan_partitions
+from martlet.cluster.partition_plans import Decision, plan_partitions
+from martlet.cluster.reassignment import decide_wish, is_moving
 from tests.unit.cluster.controlled_cluster import ControlledCluster
 
 _ONE = BrokerId(1)
@@ -29,9 +31,9 @@ def _drain(cluster: ControlledCluster, broker: int) -> None:
     cluster.commit(plan)
 
 
-def _work(cluster: ControlledCluster, moves_max: int = MOVES_MAX) -> None:
+def _work(cluster: ControlledCluster, moves_max: int = MOVES_MAX, imbalance_percent: int = 10) -> None:
     for _ in range(60):
-        if not len(cluster.round(moves_max=moves_max)) + cluster.catch_up():
+        if not len(cluster.round(moves_max=moves_max, imbalance_percent=imbalance_percent)) + cluster.catch_up():
             return
     raise AssertionError("the moves do not end")
 
@@ -134,6 +136,40 @@ def test_o1_a_broker_is_not_removed_undrained_nor_when_it_came_back() -> None:
     plan = plan_removal(_ONE, cluster.image)
     cluster.start(1)
     assert not cluster.offer(plan)
+
+
+def test_a_broker_that_was_added_gets_its_share() -> None:
+    cluster = ControlledCluster({1: None, 2: None, 3: None})
+    cluster.place_topic("t", 12, 2)
+    assert decide_balance(cluster.image, cluster.states) == []
+    cluster.racks[4] = None
+    cluster.start(4)
+    decisions = decide_balance(cluster.image, cluster.states, moves_max=100)
+    assert sum(is_moving(decision.after) for decision in decisions) == 6
+    for plan in plan_partitions(decisions, cluster.image):
+        assert cluster.offer(plan.commit)
+    assert decide_balance(cluster.image, cluster.states, moves_max=100) == [], "what is on its way counts"
+    _work(cluster, imbalance_percent=0)
+    assert Counter(broker for _, one in cluster.partitions() for broker in one.replicas) == {1: 6, 2: 6, 3: 6, 4: 6}
+    assert Counter(partition.leader for _, partition in cluster.partitions()) == {1: 3, 2: 3, 3: 3, 4: 3}
+
+
+def test_a_replication_factor_that_cannot_be_is_refused() -> None:
+    cluster = ControlledCluster({1: None, 2: None, 3: None})
+    cluster.place_topic("t", 2, 2)
+    topic = cluster.image.topic("t")
+    assert topic is not None
+
+    def refusal(factor: int) -> ErrorCode:
+        with pytest.raises(ApiError) as caught:
+            decide_replication_factor(topic, factor, cluster.image, cluster.states)
+        return caught.value.code
+
+    assert refusal(0) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert refusal(4) is ErrorCode.INVALID_REPLICATION_FACTOR
+    for plan in plan_partitions(decide_replication_factor(topic, 3, cluster.image, cluster.states), cluster.image):
+        cluster.commit(plan.commit)
+    assert refusal(2) is ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
 def test_o1_a_move_decided_before_a_broker_was_drained_does_not_bring_it_back_into_use() -> None:

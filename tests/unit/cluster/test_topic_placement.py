@@ -8,8 +8,7 @@ import pytest
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
 from martlet.cluster.keys import broker_key, drain_key, live_key
-from martlet.cluster.moves.draining import plan_drain
-from martlet.cluster.placement.topic_layout import SITES_MAX, choose_layout
+from martlet.cluster.partition_moves import plan_drain
 from martlet.cluster.store import COMMIT_OPERATIONS_MAX, CommitPlan
 from martlet.cluster.topic_decisions import (
     TopicDefaults,
@@ -21,6 +20,7 @@ from martlet.cluster.topic_decisions import (
     plan_large_topic_rest,
     plan_topic,
 )
+from martlet.cluster.topic_placement import SITES_MAX, choose_layout
 from tests.unit.cluster.controlled_cluster import ControlledCluster
 from tests.unit.cluster.images import topic_id
 

@@ -1,7 +1,7 @@
-"""Emptying (draining) a broker and removing it from the cluster.
+"""Moves of many partitions at once: emptying and removing a broker, balancing, changing the replication factor.
 
-Rules: pure. This module decides which partitions move and how many at a time; `placement/rebalance.py` says where to,
-and each single move is one of `moves/reassignment.py`, so all of them are listed, throttled and cancelled alike.
+Rules: pure. Here is decided which partitions move and how many at a time; where to is in `replica_balance.py`, and each
+single move is one of `reassignment.py`, so that all of them are listed, throttled and cancelled alike.
 
 How it works: a drain is a mark in the store (`drain/<id>`). While it stands, nothing new is placed on the broker, and
 the controller keeps moving what is left on it, a few partitions at a time. When it holds nothing and its process has
@@ -12,27 +12,31 @@ O1 a broker is removed only when no partition names it and no process of it is a
 O2 at no time do more partitions move than asked for;
 O3 a drain that cannot end for want of brokers is refused before it begins.
 
-Proved by: tests/unit/cluster/test_draining.py, tests/properties/test_controller.py
+Proved by: tests/unit/cluster/test_partition_moves.py, tests/properties/test_controller.py
 """
 
+from collections import Counter
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
+from martlet.cluster.controller_decisions import topic_rules
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import broker_config_key, broker_key, drain_key, live_key
-from martlet.cluster.leadership.controller import topic_rules
 from martlet.cluster.liveness import BrokerStates
-from martlet.cluster.moves.reassignment import all_wished, decide_start, is_moving
-from martlet.cluster.partition_commits import Decision
-from martlet.cluster.placement.rebalance import Moves, plan_emptying
-from martlet.cluster.placement.spread import sites_of
-from martlet.cluster.records import DrainRecord, PartitionRecord, encode_drain
+from martlet.cluster.partition_plans import Decision
+from martlet.cluster.placement import sites_of
+from martlet.cluster.reassignment import all_wished, decide_start, is_moving
+from martlet.cluster.records import DrainRecord, PartitionRecord, TopicRecord, encode_drain
+from martlet.cluster.replica_balance import Moves, plan_balance, plan_emptying, plan_replication_factor
 from martlet.cluster.store import CommitPlan
 from martlet.configs.effective import NO_LAYERS, BrokerLayers
 
 MOVES_MAX: Final = 50
-"""Partitions that move at the same time unless a setting says otherwise."""
+"""Partitions that move at the same time unless somebody says otherwise."""
+
+
+# --- emptying and removing a broker
 
 
 def plan_drain(broker: BrokerId, image: MetadataImage, states: BrokerStates, *, now_ms: int) -> CommitPlan | None:
@@ -82,27 +86,6 @@ def decide_drains(
     return _start(moves, image, states, layers, moves_max)
 
 
-def _start(
-    moves: Moves, image: MetadataImage, states: BrokerStates, layers: BrokerLayers, moves_max: int
-) -> list[Decision]:
-    """Begin as many of these moves as may be under way at once (O2); what moves already is left alone."""
-    under_way = sum(is_moving(partition) for topic in image.topics() for partition in image.partitions(topic.name))
-    decisions: list[Decision] = []
-    for (name, index), replicas in sorted(moves.items()):
-        topic, partition = image.topic(name), image.partition(name, index)
-        if topic is None or partition is None or is_moving(partition):
-            continue
-        decision = decide_start(name, partition, replicas, states, topic_rules(topic, layers))
-        if decision is None:
-            continue
-        if is_moving(decision.after):
-            if under_way >= moves_max:
-                continue
-            under_way += 1
-        decisions.append(decision)
-    return decisions
-
-
 def held_by(image: MetadataImage, broker: BrokerId) -> list[tuple[str, PartitionRecord]]:
     """The partitions that name the broker as a replica, moves under way included."""
     return [
@@ -133,3 +116,55 @@ def plan_removal(broker: BrokerId, image: MetadataImage) -> CommitPlan:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"broker {broker} is not drained: drain it first")
     compares = {broker_key(broker): record.mod_revision, live_key(broker): 0, drain_key(broker): mark.mod_revision}
     return CommitPlan(compares, deletes=(broker_key(broker), drain_key(broker), broker_config_key(broker)))
+
+
+# --- balance and replication factor
+
+
+def decide_balance(
+    image: MetadataImage, states: BrokerStates, layers: BrokerLayers = NO_LAYERS, *, moves_max: int = MOVES_MAX
+) -> list[Decision]:
+    """The next moves towards an even load, as after a broker was added."""
+    return _start(plan_balance(all_wished(image), sites_of(states.placeable)), image, states, layers, moves_max)
+
+
+def decide_replication_factor(
+    topic: TopicRecord, factor: int, image: MetadataImage, states: BrokerStates, layers: BrokerLayers = NO_LAYERS
+) -> list[Decision]:
+    """Moves that give every partition of the topic so many replicas."""
+    sites = sites_of(states.placeable)
+    if not 1 <= factor <= max(len(sites), topic.replication_factor):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"a replication factor of {factor} is not possible: {len(sites)} brokers can take replicas now",
+        )
+    if any(is_moving(partition) for partition in image.partitions(topic.name)):
+        raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"partitions of {topic.name} are being moved")
+    everything = all_wished(image)
+    load = Counter(broker for replicas in everything.values() for broker in replicas)
+    placed = {partition: replicas for partition, replicas in everything.items() if partition.topic == topic.name}
+    if any(len(set(replicas) | {site.broker for site in sites}) < factor for replicas in placed.values()):
+        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, f"too few brokers are alive for {factor} replicas")
+    moves = plan_replication_factor(placed, factor, sites, load)
+    return _start(moves, image, states, layers, len(moves))
+
+
+def _start(
+    moves: Moves, image: MetadataImage, states: BrokerStates, layers: BrokerLayers, moves_max: int
+) -> list[Decision]:
+    """Begin as many of these moves as may be under way at once (O2); what moves already is left alone."""
+    under_way = sum(is_moving(partition) for topic in image.topics() for partition in image.partitions(topic.name))
+    decisions: list[Decision] = []
+    for (name, index), replicas in sorted(moves.items()):
+        topic, partition = image.topic(name), image.partition(name, index)
+        if topic is None or partition is None or is_moving(partition):
+            continue
+        decision = decide_start(name, partition, replicas, states, topic_rules(topic, layers))
+        if decision is None:
+            continue
+        if is_moving(decision.after):
+            if under_way >= moves_max:
+                continue
+            under_way += 1
+        decisions.append(decision)
+    return decisions

@@ -6,7 +6,7 @@ import pytest
 
 from martlet.base.errors import InvariantViolation
 from martlet.base.ids import BrokerId, Incarnation
-from martlet.cluster.placement.spread import Site, place_partitions, sites_of
+from martlet.cluster.placement import Site, place_partitions, sites_of
 from martlet.cluster.records import BrokerRecord
 
 _BROKERS = [BrokerId(number) for number in (3, 5, 8, 9)]

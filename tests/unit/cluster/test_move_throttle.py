@@ -3,7 +3,7 @@
 import pytest
 
 from martlet.base.ids import BrokerId, TopicPartition
-from martlet.cluster.moves.throttle import THROTTLED_RATE, is_throttled, name_copies, throttled_rate
+from martlet.cluster.move_throttle import THROTTLED_RATE, is_throttled, name_copies, throttled_rate
 from martlet.configs.definition import VALUE_LENGTH_MAX
 from martlet.configs.effective import BrokerLayers
 

@@ -1,7 +1,7 @@
 """Where the partitions of a new or growing topic lie, and what must still be so when that is committed.
 
-Rules: pure. The arithmetic of an even spread is in `placement/spread.py`; this module chooses the
-brokers that come into question, checks an assignment that a client gives, and says which brokers a commit relies on.
+Rules: pure. The arithmetic of an even spread is in `placement.py`; here is which brokers are asked at all, what is
+wrong with an assignment that somebody made by hand, and on whose being there the whole rests.
 
 How it works: partitions are spread over the brokers that are alive, stay, and are not being drained. If those are
 fewer than the replicas wished for, registered brokers that are away fill up: they are not in sync and catch up when
@@ -14,7 +14,7 @@ T1 no replica is given to a broker that has left, been replaced or been marked f
 T2 every new partition has a leader that is alive, and only processes that are alive are in sync;
 T3 a layout names at most `SITES_MAX` brokers, so that its comparisons fit into one commit.
 
-Proved by: tests/unit/cluster/test_topic_layout.py, tests/unit/cluster/test_topic_decisions.py
+Proved by: tests/unit/cluster/test_topic_placement.py, tests/unit/cluster/test_topic_decisions.py
 """
 
 from collections import Counter
@@ -26,8 +26,8 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, LeaderEpoch, Member, TopicId
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.liveness import BrokerStates, read_states
-from martlet.cluster.partition_commits import broker_compares, drain_compares
-from martlet.cluster.placement.spread import Replicas, Site, place_partitions, sites_of
+from martlet.cluster.partition_plans import broker_compares, drain_compares
+from martlet.cluster.placement import Replicas, Site, place_partitions, sites_of
 from martlet.cluster.records import BrokerRecord, PartitionRecord
 
 SITES_MAX: Final = 40

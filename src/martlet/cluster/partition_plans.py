@@ -1,6 +1,6 @@
 """From decisions about single partitions to commits: what each relies on is compared, and portions fit a commit.
 
-Rules: pure. Who decides what is in `leadership/controller.py` and `moves/reassignment.py`; here is only how a decision
+Rules: pure. Who decides what is in `controller_decisions.py` and `reassignment.py`; here is only how a decision
 becomes safe against everything that has happened since the image it was made from.
 
 How it works: a decision is a partition's record before and after. Its commit compares the record's revision, and for
@@ -14,7 +14,7 @@ P1 no decision lowers a leader epoch, and a new leader always has a new epoch;
 P2 in every record written the leader is in the in-sync set, which is within the replicas;
 P3 a plan holds at most `PORTION` partitions and fits the store's limit of operations.
 
-Proved by: tests/unit/cluster/test_leadership.py, tests/properties/test_controller.py
+Proved by: tests/unit/cluster/test_controller_decisions.py, tests/properties/test_controller.py
 """
 
 from collections.abc import Iterable, Iterator

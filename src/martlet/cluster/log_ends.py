@@ -17,9 +17,9 @@ from typing import Final
 from martlet.base.ids import Member, TopicPartition
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import broker_key, partition_key
-from martlet.cluster.leadership.election import live_member
 from martlet.cluster.liveness import BrokerStates
 from martlet.cluster.records import BrokerRecord, LogEnd, PartitionRecord, encode_partition
+from martlet.cluster.replica_decisions import live_member
 from martlet.cluster.store import CommitPlan
 
 REPORTS_MAX: Final = 100

@@ -1,6 +1,6 @@
 """The controller's decisions about partitions: who leads, and who no longer counts as in sync.
 
-Rules: pure functions from the image and the brokers' states to `Decision`s, which `partition_commits.py` turns into
+Rules: pure functions from the image and the brokers' states to `Decision`s, which `partition_plans.py` turns into
 commits. The controller has no knowledge of its own and no power but compare-and-swap: two of them are harmless.
 
 How it works: each partition is looked at by itself. If the process that leads is gone, somebody in sync and alive is
@@ -20,7 +20,7 @@ D1 nobody is elected who is not alive; and nobody who may lack something while s
 D2 the leader epoch changes with every election and with nothing else;
 D3 with the image up to date and nobody gone or back since, there is nothing more to decide.
 
-Proved by: tests/unit/cluster/test_leadership.py, tests/properties/test_controller.py
+Proved by: tests/unit/cluster/test_controller_decisions.py, tests/properties/test_controller.py
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -31,10 +31,10 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Member
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import partition_key
-from martlet.cluster.leadership.election import elect_leader, live_member, store_in_sync
 from martlet.cluster.liveness import BrokerStates
-from martlet.cluster.partition_commits import Decision, broker_compares, check_change
+from martlet.cluster.partition_plans import Decision, broker_compares, check_change
 from martlet.cluster.records import BrokerRecord, PartitionRecord, TopicRecord, encode_partition
+from martlet.cluster.replica_decisions import elect_leader, live_member, store_in_sync
 from martlet.cluster.store import CommitPlan
 from martlet.configs.effective import NO_LAYERS, BrokerLayers, effective_topic_config
 

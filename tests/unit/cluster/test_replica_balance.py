@@ -4,15 +4,15 @@ from collections import Counter
 
 import pytest
 
-from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
+from martlet.base.errors import InvariantViolation
 from martlet.base.ids import BrokerId, TopicPartition
-from martlet.cluster.placement.rebalance import Moves, plan_balance, plan_emptying, plan_onto, plan_replication_factor
-from martlet.cluster.placement.spread import Replicas, Site, place_partitions
+from martlet.cluster.placement import Site, place_partitions
+from martlet.cluster.replica_balance import plan_balance, plan_emptying, plan_replication_factor
 
 _SITES = [Site(BrokerId(number)) for number in range(1, 5)]
 
 
-def _placed(*replicas: tuple[int, ...], topic: str = "t") -> Moves:
+def _placed(*replicas: tuple[int, ...], topic: str = "t") -> dict[TopicPartition, tuple[BrokerId, ...]]:
     return {
         TopicPartition(topic, index): tuple(BrokerId(one) for one in brokers) for index, brokers in enumerate(replicas)
     }
@@ -82,78 +82,3 @@ def test_more_replicas_go_to_racks_that_have_none() -> None:
 
 def test_a_broker_that_is_no_place_any_more_goes_first() -> None:
     assert plan_replication_factor(_placed((1, 2, 9)), 2, _SITES, {}) == _placed((1, 2))
-
-
-# --- onto named brokers
-
-
-def _sites(*brokers: int) -> list[Site]:
-    return [Site(BrokerId(broker)) for broker in brokers]
-
-
-def _after(placed: Moves, moves: Moves) -> list[Replicas]:
-    return [moves.get(partition, replicas) for partition, replicas in placed.items()]
-
-
-def test_growing_from_one_broker_to_three_gives_everybody_a_copy_and_a_third_of_the_leaders() -> None:
-    placed = _placed(*[(1,)] * 9)
-    after = _after(placed, plan_onto(placed, _sites(1, 2, 3), factor=3))
-    assert all(set(replicas) == {1, 2, 3} for replicas in after)
-    assert Counter(replicas[0] for replicas in after) == {1: 3, 2: 3, 3: 3}
-
-
-def test_spreading_single_copies_moves_only_what_must_move() -> None:
-    placed = _placed(*[(1,)] * 9)
-    moves = plan_onto(placed, _sites(1, 2, 3))
-    assert len(moves) == 6
-    assert Counter(replicas[0] for replicas in _after(placed, moves)) == {1: 3, 2: 3, 3: 3}
-
-
-def test_brokers_that_are_not_named_lose_the_selection() -> None:
-    placed = _placed((1, 2), (2, 3), (3, 1), (1, 3))
-    after = _after(placed, plan_onto(placed, _sites(2, 3)))
-    assert all(set(replicas) == {2, 3} for replicas in after)
-    assert Counter(replicas[0] for replicas in after) == {2: 2, 3: 2}
-
-
-def test_fewer_copies_keep_those_that_lie_where_they_may_stay() -> None:
-    placed = _placed((9, 1, 2), (9, 2, 1))
-    moves = plan_onto(placed, _sites(1, 2), factor=1)
-    assert all(set(moves[partition]) <= set(placed[partition]) for partition in moves), "nothing is copied"
-    assert sorted(replicas for replicas in moves.values()) == [(1,), (2,)]
-
-
-def test_w5_what_lies_as_it_should_is_left_alone() -> None:
-    placed = _placed(*[(1,)] * 7)
-    wished = dict(zip(placed, _after(placed, plan_onto(placed, _sites(1, 2, 3, 4), factor=2)), strict=True))
-    assert plan_onto(wished, _sites(1, 2, 3, 4), factor=2) == {}
-    assert plan_onto(wished, _sites(1, 2, 3, 4)) == {}
-
-
-def test_copies_go_to_different_racks() -> None:
-    sites = [Site(BrokerId(broker), rack) for broker, rack in ((1, "a"), (2, "a"), (3, "b"), (4, "b"))]
-    placed = _placed(*[(1,)] * 8)
-    after = _after(placed, plan_onto(placed, sites, factor=2))
-    rack = dict(sites)
-    assert all({rack[broker] for broker in replicas} == {"a", "b"} for replicas in after)
-    assert set(Counter(broker for replicas in after for broker in replicas).values()) == {4}
-
-
-@pytest.mark.parametrize(
-    ("brokers", "factor", "code", "sentence"),
-    [
-        ((), None, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no broker is named"),
-        ((1, 2), 3, ErrorCode.INVALID_REPLICATION_FACTOR, "3 replicas need as many brokers, and 2"),
-        ((1,), None, ErrorCode.INVALID_REPLICATION_FACTOR, "t-1 has 2 replicas and cannot lie on 1 brokers"),
-    ],
-)
-def test_too_few_brokers_are_refused(
-    brokers: tuple[int, ...], factor: int | None, code: ErrorCode, sentence: str
-) -> None:
-    with pytest.raises(ApiError, match=sentence) as caught:
-        plan_onto(_placed((1,), (1, 2)), _sites(*brokers), factor=factor)
-    assert caught.value.code is code
-
-
-def test_nothing_selected_needs_no_move() -> None:
-    assert plan_onto({}, _sites(1, 2)) == {}

@@ -1,7 +1,7 @@
 """Which brokers hold a new partition, when nobody says so: spread over racks, even over brokers.
 
-Pure arithmetic over ids; which brokers are asked at all is in `placement/topic_layout.py`, moving what exists in
-`placement/rebalance.py`.
+Pure arithmetic over ids; which brokers are asked at all is in `topic_placement.py`, moving what exists in
+`replica_balance.py`.
 
 How `place_partitions` works: for each partition first the racks are chosen, as many different ones as there are, those
 with the least replicas per broker first; then in each rack the broker that holds the least of this topic, and among
@@ -14,7 +14,7 @@ G1 a partition's replicas are as evenly spread over racks as the racks' sizes al
 G2 within a rack, and over racks of equal size, the brokers' shares of a topic differ by one replica at most;
 G3 no other choice of leaders among the replicas would be more even.
 
-Proved by: tests/unit/cluster/test_spread.py, tests/properties/test_placement.py
+Proved by: tests/unit/cluster/test_placement.py, tests/properties/test_placement.py
 """
 
 from collections import Counter, deque

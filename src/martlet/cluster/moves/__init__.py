@@ -1,1 +1,0 @@
-"""Moving replicas to other brokers: one move, the emptying of whole brokers, and the throttle on copying."""

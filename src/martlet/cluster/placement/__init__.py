@@ -1,1 +1,0 @@
-"""Which brokers hold which partitions: new partitions, existing ones that are rebalanced, whole topics."""
