@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from martlet.base.addresses import Address
 from martlet.base.clock import Clock
 from martlet.base.errors import ErrorCode
 from martlet.broker.app import BrokerApp
-from martlet.broker.ground.ports import BrokerPorts
 from martlet.broker.ground.settings import BrokerSettings
+from martlet.broker.machine_ports import machine_ports
 from martlet.client.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, METADATA
 from martlet.client.connection import Connection
 from martlet.client.options import ClientOptions
@@ -111,7 +112,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         return HesitantStore(clock, state, gate)
 
     settings = BrokerSettings(data=str(tmp_path), kafka="127.0.0.1:0", operations="127.0.0.1:0")
-    app = BrokerApp(settings, BrokerPorts(open_store=open_store))
+    app = BrokerApp(settings, replace(machine_ports(), open_store=open_store))
     await app.start()
     options = ClientOptions(client_id="impatient", request_timeout_ms=20_000)
     connection = Connection(Address(app.kafka_address.host, app.kafka_address.port), options)

@@ -1,8 +1,15 @@
-"""The broker process: the asyncio shell in which the rules of the rooms below meet sockets, threads and timers.
+"""The broker process: the asyncio shell in which the rules of the packages below meet sockets, threads and timers.
 
-Everything is put together in one place, `app.py`.
+`app.py` puts everything together, over the real machine of `machine_ports.py` or a simulated one. The folders are
+layers, and imports only go down this list (a contract in `pyproject.toml`):
 
-`serving/` takes a request from its socket to its handler, `handlers/` has one file per API, `partitions/` keeps the
-replicas, `replicas/` copies between brokers, `coordinators/` hosts groups, `routing/` tells clients where to go,
-`membership/` holds this process in its cluster, and `administration/` changes the cluster.
+- `handlers/`: one file per API
+- `parked/`: requests that wait for replicas or for data
+- `serving/`: from the socket to the handler and back
+- `services.py`: the parts of a running broker, for the handlers
+- `coordinators/`: hosts the machines of groups
+- `administration/` changes the cluster, `leading/` and `following/` replicate, `routing/` tells clients where to go
+- `membership/`: holds this process in its cluster, and reads and changes the cluster's metadata
+- `partitions/`: the replicas on this broker
+- `ground/`: settings, ports, workers, the request and its reply
 """

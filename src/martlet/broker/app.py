@@ -16,7 +16,7 @@ import os
 import platform
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from martlet import __version__
 from martlet.base.addresses import Address, parse_address
@@ -25,9 +25,11 @@ from martlet.base.errors import DiskFull, ErrorCode, InvariantViolation, Storage
 from martlet.base.ids import BrokerId, Member, TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
+from martlet.broker.administration.config_admin import ConfigAdmin
 from martlet.broker.administration.controller import Controller, ControllerOptions
 from martlet.broker.administration.damaged_replicas import DamagedCopies
 from martlet.broker.administration.log_end_reports import LogEndReports
+from martlet.broker.administration.partition_admin import PartitionAdmin
 from martlet.broker.administration.producer_ids import ProducerIdPool
 from martlet.broker.administration.topic_admin import TopicAdmin
 from martlet.broker.coordinators.group_coordinator import GroupCoordinator
@@ -43,8 +45,10 @@ from martlet.broker.ground.ports import BrokerPorts
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.handlers import SERVED
 from martlet.broker.leading.in_sync_keeper import InSyncKeeper
+from martlet.broker.machine_ports import machine_ports
 from martlet.broker.membership.lease_keeper import LeaseKeeper
-from martlet.broker.membership.membership import LogsFound, Membership, endpoint_host
+from martlet.broker.membership.membership import LogsFound, Membership, endpoint_host, until_in_reach
+from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.broker.membership.metadata_commits import MetadataCommits
 from martlet.broker.membership.metadata_feed import MetadataFeed
 from martlet.broker.membership.metadata_store import until_reached
@@ -53,6 +57,7 @@ from martlet.broker.partitions.housekeeping import Housekeeping
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.replica_gauges import watch_replicas
 from martlet.broker.partitions.topic_settings import TopicSettings, static_configs
+from martlet.broker.routing.cluster_view import ClusterView
 from martlet.broker.routing.departures import Departures
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.dispatch import Dispatcher
@@ -93,12 +98,20 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
+class Part(Protocol):
+    """What runs from the start of a broker to its stop."""
+
+    def start(self) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
 class BrokerApp:
     """One broker from `start` to `stop`, on the event loop that calls them."""
 
     def __init__(self, settings: BrokerSettings, ports: BrokerPorts | None = None) -> None:
         self.settings = settings
-        self._ports = ports or BrokerPorts()
+        self._ports = ports or machine_ports()
         self._clock = self._ports.clock
         self._disk = self._ports.disk
         self.kafka_address = parse_address(settings.kafka)
@@ -163,29 +176,25 @@ class BrokerApp:
         image, commits = feed.image, MetadataCommits(store, feed)
         static = static_configs(settings, kafka_address=str(self.kafka_address), log_directory=log_path)
         topic_settings = TopicSettings(settings, image, static)
-        admin = self._make_admin(store, feed, topic_settings)
+        changes = MetadataChanges(store, feed)
         space = DiskSpace(partial(self._disk.free_bytes, log_path), settings.disk_reserve_bytes, self._clock)
         space.look()
-        membership = await self._make_membership(commits, feed, admin, space)
+        membership = await self._make_membership(commits, feed, changes, space)
         logs = LogDirectory(self._disk, log_path, LogOptions())
         logs.open(self._clock.now_ms(), topic_settings.options_for, partial(latest_epoch, image))
         me = await self._join_cluster(membership, logs)
+        topic_admin = await self._make_topic_admin(changes, me, topic_settings)
         partitions = PartitionTable(me, image, logs, topic_settings, self._metrics, self._clock, self.fail)
-        partitions.wait_with(self._ports.make_workers)
-        partitions.space = space
-        partitions.may_act = membership.keeper.may_act
-        partitions.on_log_given_up = membership.log_is_given_up
+        self._connect_partitions(partitions, membership, space)
         damaged = DamagedCopies(me, partitions, commits, topic_settings.layers, self.fail)
         partitions.on_damaged = damaged.found
         await self._open_partitions(feed, logs, partitions)
-        damaged.start()
-        self._stack.push_async_callback(damaged.aclose)
+        self._run(damaged)
         housekeeping = Housekeeping(settings, self._clock, logs, partitions, self._metrics, topic_settings)
-        housekeeping.start()
-        self._stack.push_async_callback(housekeeping.aclose)
+        self._run(housekeeping)
         self._start_replication(me, commits, feed, logs, partitions, topic_settings)
-        groups = self._start_groups(feed, admin, partitions, topic_settings)
-        departures = Departures(self._clock)
+        groups = self._start_groups(feed, topic_admin, partitions, topic_settings)
+        departures, registry = Departures(self._clock), build_registry(SERVED)
         feed.add_listener(departures.follow)
         self.services = services = BrokerServices(
             settings=settings,
@@ -193,20 +202,38 @@ class BrokerApp:
             clock=self._clock,
             cluster_id=image.cluster_id,
             image=image,
+            metadata=changes,
+            cluster=self._make_cluster_view(image, partitions),
             departures=departures,
-            admin=admin,
+            topic_admin=topic_admin,
+            config_admin=ConfigAdmin(changes, topic_settings.layers),
+            partition_admin=PartitionAdmin(changes, self._clock, topic_settings.layers, self._metrics),
             partitions=partitions,
             topic_settings=topic_settings,
-            producer_ids=ProducerIdPool(admin),
+            producer_ids=ProducerIdPool(changes),
             groups=groups,
             logs=logs,
             metrics=self._metrics,
-            registry=build_registry(SERVED),
+            api_versions={api.key: api.advertised for api in registry.values()},
             checkpoint=housekeeping.checkpoint,
             fail=self.fail,
         )
         self._start_group_lag(services)
-        await self._serve(services, membership)
+        await self._serve(services, membership, registry)
+
+    def _run(self, part: Part) -> None:
+        part.start()
+        self._stack.push_async_callback(part.aclose)
+
+    def _make_cluster_view(self, image: MetadataImage, partitions: PartitionTable) -> ClusterView:
+        settings = self.settings
+        return ClusterView(
+            image,
+            BrokerId(settings.broker_id),
+            may_act=partitions.may_act,
+            advertised=settings.advertised,
+            rack=settings.rack or None,
+        )
 
     async def _start_operations(self) -> None:
         address = self.operations_address
@@ -226,16 +253,26 @@ class BrokerApp:
         self._stack.push_async_callback(feed.aclose)
         return feed, store
 
-    def _make_admin(self, store: MetaStore, feed: MetadataFeed, topic_settings: TopicSettings) -> TopicAdmin:
+    def _connect_partitions(self, partitions: PartitionTable, membership: Membership, space: DiskSpace) -> None:
+        partitions.wait_with(self._ports.make_workers)
+        partitions.space = space
+        partitions.may_act = membership.keeper.may_act
+        partitions.on_log_given_up = membership.log_is_given_up
+
+    async def _make_topic_admin(
+        self, changes: MetadataChanges, me: Member, topic_settings: TopicSettings
+    ) -> TopicAdmin:
         settings = self.settings
         defaults = TopicDefaults(settings.default_partitions, settings.default_replication_factor)
         ids = IdSource(self._ports.randomness)
-        return TopicAdmin(store, feed, ids, self._clock, defaults, topic_settings.layers)
+        admin = TopicAdmin(changes, me, ids, self._clock, defaults, topic_settings.layers)
+        await until_in_reach("remove unfinished topics", admin.remove_abandoned)
+        return admin
 
     async def _make_membership(
-        self, commits: MetadataCommits, feed: MetadataFeed, admin: TopicAdmin, space: DiskSpace
+        self, commits: MetadataCommits, feed: MetadataFeed, changes: MetadataChanges, space: DiskSpace
     ) -> Membership:
-        membership = Membership(commits, admin, self._ports, self.settings, self._log_path, space, self.fail)
+        membership = Membership(commits, changes, self._ports, self.settings, self._log_path, space, self.fail)
         self._stack.push_async_callback(membership.aclose)
         feed.add_listener(membership.follow)
         await membership.check()
@@ -307,8 +344,7 @@ class BrokerApp:
         log_ends = LogEndReports(me, commits, logs, self.fail)
         feed.add_listener(log_ends.follow)
         for part in (controller, in_sync, fetching, log_ends):
-            part.start()
-            self._stack.push_async_callback(part.aclose)
+            self._run(part)
         watch = self._metrics.watch
         watch("martlet_controller", "1 on the broker that is the controller.", lambda: int(controller.has_role))
         watch("martlet_fenced", "1 while this broker has lost touch with its cluster.", lambda: int(not self.may_act()))
@@ -374,8 +410,8 @@ class BrokerApp:
         lag.start(self._metrics)
         self._stack.push_async_callback(lag.aclose)
 
-    async def _serve(self, services: BrokerServices, membership: Membership) -> None:
-        dispatcher = Dispatcher(services)
+    async def _serve(self, services: BrokerServices, membership: Membership, registry: Mapping[int, Api]) -> None:
+        dispatcher = Dispatcher(services, registry)
         self._stack.push_async_callback(dispatcher.aclose)
         probe = LoopLagProbe(self._metrics.loop_lag_seconds)
         probe.start()
@@ -386,7 +422,7 @@ class BrokerApp:
         door = Door(listener, bind, membership.has_lost_cluster, self.fail)
         await door.start()
         self._watch_gauges(services, listener)
-        warm_up = asyncio.create_task(prepare_codecs(services.registry), name="martlet-warm-up")
+        warm_up = asyncio.create_task(prepare_codecs(registry), name="martlet-warm-up")
         self._stack.callback(warm_up.cancel)
         self._stack.push_async_callback(listener.aclose, self.settings.shutdown_timeout_ms)
         self._stack.push_async_callback(door.aclose)

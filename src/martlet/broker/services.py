@@ -5,25 +5,24 @@ Only references live here; behaviour lives in the parts.
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from martlet.base.addresses import Address, parse_address
 from martlet.base.clock import Clock
 from martlet.base.ids import BrokerId, Member
+from martlet.broker.administration.config_admin import ConfigAdmin
+from martlet.broker.administration.partition_admin import PartitionAdmin
 from martlet.broker.administration.producer_ids import ProducerIdPool
 from martlet.broker.administration.topic_admin import TopicAdmin
 from martlet.broker.coordinators.group_coordinator import GroupCoordinator
-from martlet.broker.ground.request import Link
 from martlet.broker.ground.settings import BrokerSettings
+from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.topic_settings import TopicSettings
+from martlet.broker.routing.cluster_view import ClusterView
 from martlet.broker.routing.departures import Departures
 from martlet.cluster.image import MetadataImage
 from martlet.log.log_directory import LogDirectory
 from martlet.observe.metrics import BrokerMetrics
-
-if TYPE_CHECKING:
-    from martlet.broker.serving.registry import Api
+from martlet.wire.api_keys import ApiKey, Versions
 
 
 @dataclass(slots=True)
@@ -36,15 +35,20 @@ class BrokerServices:
     clock: Clock
     cluster_id: str
     image: MetadataImage
+    metadata: MetadataChanges
+    cluster: ClusterView
     departures: Departures
-    admin: TopicAdmin
+    topic_admin: TopicAdmin
+    config_admin: ConfigAdmin
+    partition_admin: PartitionAdmin
     partitions: PartitionTable
     topic_settings: TopicSettings
     producer_ids: ProducerIdPool
     groups: GroupCoordinator
     logs: LogDirectory
     metrics: BrokerMetrics
-    registry: Mapping[int, "Api"]
+    api_versions: Mapping[ApiKey, Versions]
+    """The versions that this broker advertises to clients it serves."""
     checkpoint: Callable[[], Awaitable[None]]
     """Makes recovery points and log starts durable now."""
     fail: Callable[[BaseException], None]
@@ -53,9 +57,3 @@ class BrokerServices:
     @property
     def broker_id(self) -> BrokerId:
         return BrokerId(self.settings.broker_id)
-
-    def address_for(self, link: Link) -> Address:
-        """Where a client on this connection should find this broker."""
-        if self.settings.advertised:
-            return parse_address(self.settings.advertised)
-        return link.local

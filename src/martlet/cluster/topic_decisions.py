@@ -215,6 +215,19 @@ def plan_deletion(topic: TopicRecord) -> CommitPlan:
 # --- the rules
 
 
+def known_topic(image: MetadataImage, name: str | None, topic_id: TopicId | None = None) -> TopicRecord:
+    """The topic of this id or, without an id, of this name; raises ApiError when there is none."""
+    if topic_id is not None:
+        topic = image.topic_by_id(topic_id)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return topic
+    topic = image.topic(name or "")
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic named {(name or '')[:249]!r}")
+    return topic
+
+
 def _check_new_name(wish: TopicWish, image: MetadataImage) -> None:
     check_topic_name(wish.name)
     if looks_internal(wish.name) and not wish.by_broker:

@@ -8,7 +8,10 @@ from sim.store import SimStore, SimStoreState
 
 from martlet.base.ids import BrokerId
 from martlet.base.randomness import IdSource
+from martlet.broker.administration.config_admin import ConfigAdmin
 from martlet.broker.administration.topic_admin import TopicAdmin
+from martlet.broker.membership.broker_registration import elect_own_partitions, register_broker
+from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.broker.membership.metadata_feed import MetadataFeed
 from martlet.cluster.broker_decisions import Registration
 from martlet.cluster.image import ImageDelta, MetadataImage
@@ -26,12 +29,18 @@ class AdminBench:
         self.deltas: list[ImageDelta] = []
         self.feed = MetadataFeed(store, self.image, on_failure=self.failures.append)
         self.feed.add_listener(self.deltas.append)
-        self.admin = TopicAdmin(store, self.feed, IdSource(randomness), clock)
+        self.changes = MetadataChanges(store, self.feed)
+        self.configs = ConfigAdmin(self.changes)
+        self._clock = clock
+        self._ids = IdSource(randomness)
 
     async def start(self, broker: int = 1) -> None:
         await self.feed.start()
-        await self.admin.register_broker(Registration(id=BrokerId(broker)))
-        await self.admin.elect_own_partitions()
+        registration = Registration(id=BrokerId(broker))
+        self.me = await register_broker(self.changes, registration, self._ids, self._clock)
+        await elect_own_partitions(self.changes, self.me)
+        self.admin = TopicAdmin(self.changes, self.me, self._ids, self._clock)
+        await self.admin.remove_abandoned()
 
     async def stop(self) -> None:
         await self.feed.aclose()

@@ -25,6 +25,7 @@ from martlet.broker.handlers import fetch, produce
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.topic_settings import TopicSettings
+from martlet.broker.routing.cluster_view import ClusterView
 from martlet.broker.services import BrokerServices
 from martlet.cluster.keys import CLUSTER_KEY, broker_key, live_key, partition_key, topic_key
 from martlet.cluster.records import (
@@ -188,7 +189,7 @@ class ReplicaTableBench:
                 logs=self.logs,
                 topic_settings=topic_settings,
                 metrics=self.metrics,
-                address_for=lambda link: link.local,
+                cluster=ClusterView(image, ME.broker, may_act=lambda: self.may_act, rack="r1"),
                 checkpoint=self._checkpoint,
             ),
         )

@@ -102,7 +102,7 @@ class SimMember:
     def create_topic(self, name: str, *replicas: int, **configs: str) -> None:
         """One partition on these brokers, the first being preferred."""
         wish = TopicWish(name=name, assignments={0: replicas}, configs=configs)
-        self.call(lambda services: services.admin.create_topic(wish))
+        self.call(lambda services: services.topic_admin.create_topic(wish))
         self.world.run_for(100)  # until the others know of it
 
     def append(self, name: str) -> None:

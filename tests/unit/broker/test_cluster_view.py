@@ -1,21 +1,13 @@
 """Which brokers a client is told of, under which addresses, and who counts as a leader."""
 
-from dataclasses import dataclass, field
-from typing import cast
-
 from martlet.base.addresses import Address
 from martlet.base.ids import BrokerId
 from martlet.broker.ground.request import Link
-from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.routing.cluster_view import (
-    address_of,
-    controller_of,
+    ClusterView,
     leader_of,
-    nodes,
-    possible_leaders,
     present_brokers,
 )
-from martlet.broker.services import BrokerServices
 from martlet.cluster.broker_decisions import Registration, plan_registration
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import CONTROLLER_KEY, INCARNATION_COUNTER_KEY, broker_key
@@ -25,29 +17,6 @@ from martlet.cluster.store import CommitPlan
 from tests.unit.cluster.controlled_cluster import ControlledCluster
 
 _LINK = Link(Address("10.0.0.9", 5), Address("10.0.0.1", 9092))
-
-
-@dataclass
-class _Table:
-    """As much of the partition table."""
-
-    is_in_touch: bool = True
-
-    def may_act(self) -> bool:
-        return self.is_in_touch
-
-
-@dataclass
-class _Seat:
-    """As much of a broker as the view looks at."""
-
-    image: MetadataImage
-    settings: BrokerSettings
-    broker_id: BrokerId
-    partitions: _Table = field(default_factory=_Table)
-
-    def address_for(self, link: Link) -> Address:
-        return link.local
 
 
 class _Cluster(ControlledCluster):
@@ -69,8 +38,12 @@ class _Cluster(ControlledCluster):
         self.running.add(broker)
         self.show(broker)
 
-    def seen_by(self, broker: int = 1) -> BrokerServices:
-        return cast(BrokerServices, _Seat(self.image, BrokerSettings(rack="a"), BrokerId(broker)))
+    def seen_by(self, broker: int = 1) -> ClusterView:
+        return _view(self.image, broker)
+
+
+def _view(image: MetadataImage, broker: int) -> ClusterView:
+    return ClusterView(image, BrokerId(broker), may_act=lambda: True, rack="a")
 
 
 def _cluster() -> _Cluster:
@@ -78,7 +51,7 @@ def _cluster() -> _Cluster:
 
 
 def test_others_are_told_by_what_they_registered_and_oneself_by_what_the_client_reached() -> None:
-    found = nodes(_cluster().seen_by(1), _LINK)
+    found = _cluster().seen_by(1).nodes(_LINK)
     assert [(node.id, str(node.address), node.rack, node.is_fenced) for node in found] == [
         (1, "10.0.0.1:9092", "a", False),
         (2, "host-2:9092", "b", False),
@@ -90,26 +63,26 @@ def test_a_broker_that_is_not_alive_is_told_of_only_on_request_and_as_fenced() -
     cluster = _cluster()
     cluster.stop(2)
     seat = cluster.seen_by(1)
-    assert [node.id for node in nodes(seat, _LINK)] == [1, 3]
-    assert [(node.id, node.is_fenced) for node in nodes(seat, _LINK, with_fenced=True)] == [
+    assert [node.id for node in seat.nodes(_LINK)] == [1, 3]
+    assert [(node.id, node.is_fenced) for node in seat.nodes(_LINK, with_fenced=True)] == [
         (1, False),
         (2, True),
         (3, False),
     ]
-    assert [node.id for node in nodes(seat, _LINK, besides={BrokerId(2)})] == [1, 2, 3]
-    assert BrokerId(2) not in possible_leaders(seat)
-    assert address_of(seat, BrokerId(2), _LINK) is None
-    assert address_of(seat, BrokerId(3), _LINK) == Address("host-3", 9093)
-    assert address_of(seat, BrokerId(9), _LINK) is None
+    assert [node.id for node in seat.nodes(_LINK, besides={BrokerId(2)})] == [1, 2, 3]
+    assert BrokerId(2) not in seat.possible_leaders()
+    assert seat.address_of(BrokerId(2), _LINK) is None
+    assert seat.address_of(BrokerId(3), _LINK) == Address("host-3", 9093)
+    assert seat.address_of(BrokerId(9), _LINK) is None
 
 
 def test_a_broker_that_has_lost_its_lease_still_tells_of_itself() -> None:
     cluster = _cluster()
     cluster.lose_lease(1)
-    assert [node.id for node in nodes(cluster.seen_by(1), _LINK)] == [1, 2, 3]
-    assert [node.id for node in nodes(cluster.seen_by(2), _LINK)] == [2, 3]
-    unknown = cast(BrokerServices, _Seat(MetadataImage(), BrokerSettings(rack="a"), BrokerId(1)))
-    assert [(node.id, node.rack) for node in nodes(unknown, _LINK)] == [(1, "a")]
+    assert [node.id for node in cluster.seen_by(1).nodes(_LINK)] == [1, 2, 3]
+    assert [node.id for node in cluster.seen_by(2).nodes(_LINK)] == [2, 3]
+    unknown = _view(MetadataImage(), 1)
+    assert [(node.id, node.rack) for node in unknown.nodes(_LINK)] == [(1, "a")]
 
 
 def test_a_leader_is_named_only_while_the_very_process_that_was_elected_is_there() -> None:
@@ -127,22 +100,22 @@ def test_a_leader_is_named_only_while_the_very_process_that_was_elected_is_there
 
 def test_the_controller_is_the_holder_of_the_role_while_it_is_alive_else_whoever_is_asked() -> None:
     cluster = _cluster()
-    assert controller_of(cluster.seen_by(2)) == 2
+    assert cluster.seen_by(2).controller() == 2
     record = cluster.image.broker(BrokerId(3))
     assert record is not None
     plan = plan_controller_role(record, cluster.image)
     assert plan is not None
     cluster.commit(plan)
-    assert controller_of(cluster.seen_by(2)) == 3
+    assert cluster.seen_by(2).controller() == 3
     cluster.lose_lease(3)
-    assert controller_of(cluster.seen_by(2)) == 2
+    assert cluster.seen_by(2).controller() == 2
     cluster.commit(CommitPlan(deletes=(CONTROLLER_KEY,)))
-    assert controller_of(cluster.seen_by(1)) == 1
+    assert cluster.seen_by(1).controller() == 1
 
 
 def test_a_broker_that_has_lost_touch_does_not_call_itself_a_leader_but_can_still_be_reached() -> None:
-    seat = _cluster().seen_by(1)
-    assert set(possible_leaders(seat)) == {1, 2, 3}
-    cast(_Table, seat.partitions).is_in_touch = False
-    assert set(possible_leaders(seat)) == {2, 3}
-    assert {node.id for node in nodes(seat, _LINK)} == {1, 2, 3}
+    image = _cluster().image
+    assert set(_view(image, 1).possible_leaders()) == {1, 2, 3}
+    view = ClusterView(image, BrokerId(1), may_act=lambda: False)
+    assert set(view.possible_leaders()) == {2, 3}
+    assert {node.id for node in view.nodes(_LINK)} == {1, 2, 3}

@@ -7,7 +7,6 @@ from sim.remote_store import CommitFault
 from sim.world import SimWorld
 
 from martlet.base.ids import BrokerId, TopicPartition
-from martlet.broker.administration.partition_admin import elect_leaders
 from martlet.cluster.keys import live_key
 from tests.unit.broker.simulated_members import LEASE_MS, LOG_DIRECTORY, SimMember, in_sync_of, start_members
 
@@ -160,7 +159,7 @@ def test_the_last_one_in_sync_does_not_lead_with_an_empty_disk_and_an_operator_c
         (told,) = (record.getMessage() for record in caplog.records if "get no leader" in record.getMessage())
         assert "t-0" in told
         where = TopicPartition("t", 0)
-        asked = controller.call(lambda services: elect_leaders(services, [where], unclean=True))
+        asked = controller.call(lambda services: services.partition_admin.elect_leaders([where], unclean=True))
         assert asked == {where: None}
         assert controller.partition("t").leader == two.number, "the first replica's disk is empty"
         world.run_until(lambda: in_sync_of(controller, "t") == {one.number, two.number}, 20_000)

@@ -6,16 +6,16 @@ What a keeper does about silence, lost leases and pauses is shown on virtual tim
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from martlet.base.clock import SystemClock
 from martlet.base.disk import SystemDisk
-from martlet.broker.ground.ports import BrokerPorts
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.ground.vital_signs import VitalSigns
+from martlet.broker.machine_ports import machine_ports
 from martlet.broker.membership.lease_keeper import LeaseKeeper
 from martlet.broker.membership.metadata_store import open_metadata_store
 from martlet.cluster.store import LeaseId, MetaStore, StoreRefused
@@ -36,7 +36,7 @@ class Keeping:
 @pytest.fixture
 async def keeping(tmp_path: Path) -> AsyncIterator[Keeping]:
     settings = BrokerSettings(data=str(tmp_path), lease_ms=LEASE_MS)
-    ports = BrokerPorts()
+    ports = machine_ports()
     store = await open_metadata_store(settings, SystemClock())
     failures: list[BaseException] = []
     vital_signs = VitalSigns(SystemClock(), SystemDisk(), str(tmp_path), LEASE_MS, failures.append)
@@ -96,7 +96,9 @@ async def test_a_store_that_refuses_the_renewals_is_a_failure_of_the_broker(tmp_
         return True
 
     vital_signs = VitalSigns(SystemClock(), SystemDisk(), str(tmp_path), LEASE_MS, failures.append)
-    keeper = LeaseKeeper(BrokerPorts(open_store=refuse), settings, store, vital_signs, show, failures.append)
+    keeper = LeaseKeeper(
+        replace(machine_ports(), open_store=refuse), settings, store, vital_signs, show, failures.append
+    )
     await keeper.obtain()
     keeper.start()
     async with asyncio.timeout(5):

@@ -5,7 +5,6 @@ from sim.remote_store import CommitFault
 from sim.world import SimWorld
 
 from martlet.base.ids import TopicPartition
-from martlet.broker.administration.partition_admin import elect_leaders
 from tests.unit.broker.simulated_members import LOG_DIRECTORY, in_sync_of, start_members
 
 T0 = TopicPartition("t", 0)
@@ -35,7 +34,7 @@ def test_after_a_power_cut_of_all_brokers_the_longest_log_is_chosen(fault: Commi
         world.run_until(lambda: len(three.partition("t").log_ends) == 3, 60_000)
         assert three.partition("t").leader is None
         assert {end.broker: end.offset for end in three.partition("t").log_ends} == {1: 0, 2: 0, 3: 2}
-        assert three.call(lambda services: elect_leaders(services, [T0], unclean=True)) == {T0: None}
+        assert three.call(lambda services: services.partition_admin.elect_leaders([T0], unclean=True)) == {T0: None}
         world.run_until(lambda: in_sync_of(three, "t") == {1, 2, 3}, 30_000)
         assert three.partition("t").leader == 3
         assert three.partition("t").log_ends == ()
@@ -62,7 +61,7 @@ def test_a_leader_epoch_that_never_was_wins_no_election() -> None:
             member.begin()
         world.run_until(lambda: all(member.is_serving for member in members), 60_000)
         world.run_until(lambda: len(three.partition("t").log_ends) == 3, 60_000)
-        assert three.call(lambda services: elect_leaders(services, [T0], unclean=True)) == {T0: None}
+        assert three.call(lambda services: services.partition_admin.elect_leaders([T0], unclean=True)) == {T0: None}
         world.run_until(lambda: in_sync_of(three, "t") == {1, 2, 3}, 30_000)
         assert three.partition("t").leader == 3
 

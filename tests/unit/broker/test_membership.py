@@ -8,10 +8,12 @@ from sim.remote_store import STORE_NAME, CommitFault
 from sim.world import SimWorld
 
 from martlet.base.errors import MembershipRefused, StorageFailure
-from martlet.base.ids import BrokerId, Incarnation, TopicPartition
-from martlet.broker.administration.topic_admin import TopicAdmin
+from martlet.base.ids import BrokerId, Incarnation, Member, TopicPartition
+from martlet.broker.membership import membership
+from martlet.broker.membership.broker_registration import elect_own_partitions
 from martlet.broker.membership.identity_file import IDENTITY_FILE
 from martlet.broker.membership.membership import endpoint_host
+from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.cluster.keys import broker_key, live_key
 from martlet.cluster.records import decode_broker
 from tests.unit.broker.simulated_members import LEASE_MS, LOG_DIRECTORY, SimMember, in_sync_of, start_members
@@ -315,7 +317,7 @@ def test_a_store_that_was_away_gives_the_process_before_its_time_anew() -> None:
 
 
 def test_a_start_outlasts_a_store_that_goes_away_in_the_middle_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    take_over = TopicAdmin.elect_own_partitions
+    take_over = elect_own_partitions
     with SimWorld(18) as world:
         member = only_member(world)
         member.create_topic("t", 1)
@@ -323,13 +325,13 @@ def test_a_start_outlasts_a_store_that_goes_away_in_the_middle_of_it(monkeypatch
         member.kill()
         outages = iter([8_000])
 
-        async def without_the_store(admin: TopicAdmin) -> int:
+        async def without_the_store(changes: MetadataChanges, me: Member) -> int:
             for outage_ms in outages:
                 world.store_server.stop()
                 world.at_ms(world.now_ms + outage_ms, world.store_server.start)
-            return await take_over(admin)
+            return await take_over(changes, me)
 
-        monkeypatch.setattr(TopicAdmin, "elect_own_partitions", without_the_store)
+        monkeypatch.setattr(membership, "elect_own_partitions", without_the_store)
         member.start()
         assert member.partition("t").leader_epoch > epoch
 

@@ -4,23 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 from sim.store import SimStore
 
-from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.broker import handlers
-from martlet.broker.administration.partition_admin import (
-    drain_broker,
-    elect_leaders,
-    reassign,
-    remove_broker,
-    undrain_broker,
-)
-from martlet.broker.administration.topic_admin import TopicAdmin
+from martlet.broker.administration.partition_admin import PartitionAdmin
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.timed_work import TimedAnswer, TimedWork
@@ -31,7 +23,7 @@ from martlet.cluster.partition_plans import PORTION
 from martlet.cluster.records import PartitionRecord, encode_partition
 from martlet.cluster.store import CommitPlan, CommitResult, LeaseId, StoreUnavailable, UnknownOutcome, commit_plan
 from martlet.cluster.topic_decisions import TopicWish
-from martlet.configs.effective import NO_LAYERS, BrokerLayers
+from martlet.configs.effective import NO_LAYERS
 from martlet.observe.metrics import BrokerMetrics
 from martlet.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -73,21 +65,9 @@ class TroubledStore(SimStore):
         return result
 
 
-@dataclass
-class _Settings:
-    def layers(self) -> BrokerLayers:
-        return NO_LAYERS
-
-
-@dataclass
-class _Parts:
-    """As much of a broker as these functions touch."""
-
-    admin: TopicAdmin
+class _Services(NamedTuple):
     image: MetadataImage
-    clock: Clock
-    metrics: BrokerMetrics
-    topic_settings: _Settings = field(default_factory=_Settings)
+    partition_admin: PartitionAdmin
 
 
 @dataclass
@@ -100,9 +80,13 @@ class Bench:
     metrics: BrokerMetrics = field(default_factory=BrokerMetrics)
 
     @property
-    def broker(self) -> BrokerServices:
-        first = self.benches[0]
-        return cast(BrokerServices, _Parts(first.admin, first.image, self.site.clock, self.metrics))
+    def admin(self) -> PartitionAdmin:
+        return PartitionAdmin(self.benches[0].changes, self.site.clock, lambda: NO_LAYERS, self.metrics)
+
+    @property
+    def services(self) -> BrokerServices:
+        """As much of a broker as these handlers touch."""
+        return cast(BrokerServices, _Services(self.benches[0].image, self.admin))
 
     async def show(self, broker: int) -> None:
         """The broker gets its lease."""
@@ -147,25 +131,25 @@ async def _make(bench: Bench, *replicas: list[int], name: str = "t") -> None:
 async def _move_leader_away(bench: Bench) -> None:
     """t-0 was preferably led by 1, which was gone for a moment: 2 leads it now, and both are in sync."""
     await _make(bench, [2, 1])
-    assert await reassign(bench.broker, {T0: [1, 2]}) == {T0: None}
+    assert await bench.admin.reassign({T0: [1, 2]}) == {T0: None}
 
 
 async def test_a_move_begins_and_is_cancelled(bench: Bench) -> None:
     await _make(bench, [1])
-    assert await reassign(bench.broker, {T0: [2, 3]}) == {T0: None}
+    assert await bench.admin.reassign({T0: [2, 3]}) == {T0: None}
     moving = bench.partition()
     assert (moving.replicas, moving.adding, moving.removing) == ((2, 3, 1), (2, 3), (1,))
-    assert await reassign(bench.broker, {T0: [2, 3]}) == {T0: None}
-    assert await reassign(bench.broker, {T0: None}) == {T0: None}
+    assert await bench.admin.reassign({T0: [2, 3]}) == {T0: None}
+    assert await bench.admin.reassign({T0: None}) == {T0: None}
     assert (bench.partition().replicas, bench.partition().adding) == ((1,), ())
-    error = (await reassign(bench.broker, {T0: None}))[T0]
+    error = (await bench.admin.reassign({T0: None}))[T0]
     assert error is not None
     assert error.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
 async def test_another_number_of_replicas_is_refused_where_that_is_not_allowed(bench: Bench) -> None:
     await _make(bench, [1])
-    outcome = await reassign(bench.broker, {T0: [2, 3]}, factor_may_change=False)
+    outcome = await bench.admin.reassign({T0: [2, 3]}, factor_may_change=False)
     error = outcome[T0]
     assert error is not None
     assert error.code is ErrorCode.INVALID_REPLICATION_FACTOR
@@ -174,7 +158,7 @@ async def test_another_number_of_replicas_is_refused_where_that_is_not_allowed(b
 async def test_the_preferred_leader_is_elected(bench: Bench) -> None:
     await _move_leader_away(bench)
     before = bench.partition()
-    assert await elect_leaders(bench.broker, [T0], unclean=False) == {T0: None}
+    assert await bench.admin.elect_leaders([T0], unclean=False) == {T0: None}
     after = bench.partition()
     assert (before.leader, after.leader, after.leader_epoch) == (2, 1, before.leader_epoch + 1)
 
@@ -183,14 +167,14 @@ async def test_a_decision_that_lost_its_comparison_is_made_again(bench: Bench) -
     await _move_leader_away(bench)
     # Broker 3 gets another lease: nothing that the election turns on.
     bench.store.before = lambda: bench.show(3)
-    assert await elect_leaders(bench.broker, [T0], unclean=False) == {T0: None}
+    assert await bench.admin.elect_leaders([T0], unclean=False) == {T0: None}
     assert bench.partition().leader == 1
 
 
 async def test_nobody_is_elected_who_has_gone_meanwhile(bench: Bench) -> None:
     await _move_leader_away(bench)
     bench.store.before = lambda: bench.lose(1)
-    error = (await elect_leaders(bench.broker, [T0], unclean=False))[T0]
+    error = (await bench.admin.elect_leaders([T0], unclean=False))[T0]
     assert error is not None
     assert error.code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     assert bench.partition().leader == 2
@@ -200,16 +184,16 @@ async def test_nobody_is_elected_who_has_gone_meanwhile(bench: Bench) -> None:
 async def test_a_commit_whose_answer_was_lost_is_not_carried_out_twice(bench: Bench, act: str) -> None:
     await _move_leader_away(bench)
     if act == "cancel":
-        await reassign(bench.broker, {T0: [3]})
+        await bench.admin.reassign({T0: [3]})
     epoch = bench.partition().leader_epoch
     bench.store.loses_answer = True
     match act:
         case "elect":
-            outcome = await elect_leaders(bench.broker, [T0], unclean=False)
+            outcome = await bench.admin.elect_leaders([T0], unclean=False)
         case "move":
-            outcome = await reassign(bench.broker, {T0: [3]})
+            outcome = await bench.admin.reassign({T0: [3]})
         case _:
-            outcome = await reassign(bench.broker, {T0: None})
+            outcome = await bench.admin.reassign({T0: None})
     assert outcome == {T0: None}
     assert bench.partition().leader_epoch == epoch + (act == "elect")
 
@@ -218,7 +202,7 @@ async def test_q1_when_the_store_is_away_every_partition_says_so(bench: Bench) -
     await _make(bench, [1], [1])
     wishes = {T0: [2], TopicPartition("t", 1): [2], TopicPartition("u", 0): [2]}
     bench.store.is_away = True
-    outcomes = await reassign(bench.broker, wishes)
+    outcomes = await bench.admin.reassign(wishes)
     codes = {where: error.code for where, error in outcomes.items() if error is not None}
     assert codes == {
         T0: ErrorCode.REQUEST_TIMED_OUT,
@@ -231,7 +215,7 @@ async def test_many_partitions_go_in_portions_and_one_lost_portion_is_made_up_fo
     count = 3 * PORTION
     await bench.benches[0].admin.create_topic(TopicWish(name="t", assignments={index: [1] for index in range(count)}))
     bench.store.before = lambda: bench.show(2)
-    outcomes = await reassign(bench.broker, {TopicPartition("t", index): [2] for index in range(count)})
+    outcomes = await bench.admin.reassign({TopicPartition("t", index): [2] for index in range(count)})
     assert len(outcomes) == count
     assert not any(outcomes.values())
     assert all(bench.partition(TopicPartition("t", index)).adding == (2,) for index in range(count))
@@ -243,12 +227,12 @@ async def test_an_unclean_election_takes_whoever_is_there_and_says_so_loudly(
 ) -> None:
     await _make(bench, [2, 1])
     # Broker 1 leaves the in-sync set, then broker 2, the last complete one, goes.
-    await bench.benches[1].admin.commit(_without(bench, 1))
+    await bench.benches[1].changes.commit(_without(bench, 1))
     await bench.lose(2)
-    clean = (await elect_leaders(bench.broker, [T0], unclean=False))[T0]
+    clean = (await bench.admin.elect_leaders([T0], unclean=False))[T0]
     assert clean is not None
     bench.store.loses_answer = answer_is_lost
-    assert await elect_leaders(bench.broker, [T0], unclean=True) == {T0: None}
+    assert await bench.admin.elect_leaders([T0], unclean=True) == {T0: None}
     assert bench.partition().leader == 1
     told = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
     assert "t-0: about to elect broker 1" in told[0]
@@ -266,44 +250,44 @@ def _without(bench: Bench, broker: int) -> CommitPlan:
 
 async def test_a_broker_is_drained_and_taken_back(bench: Bench) -> None:
     await _make(bench, [1])
-    await drain_broker(bench.broker, BrokerId(3), validate_only=True)
-    assert bench.broker.image.drain(BrokerId(3)) is None
+    await bench.admin.drain_broker(BrokerId(3), validate_only=True)
+    assert bench.benches[0].image.drain(BrokerId(3)) is None
     for _ in range(2):
-        await drain_broker(bench.broker, BrokerId(3))
-    assert bench.broker.image.drain(BrokerId(3)) is not None
-    error = (await reassign(bench.broker, {T0: [3]}))[T0]
+        await bench.admin.drain_broker(BrokerId(3))
+    assert bench.benches[0].image.drain(BrokerId(3)) is not None
+    error = (await bench.admin.reassign({T0: [3]}))[T0]
     assert "being drained" in str(error)
     for _ in range(2):
-        await undrain_broker(bench.broker, BrokerId(3))
-    assert bench.broker.image.drain(BrokerId(3)) is None
+        await bench.admin.undrain_broker(BrokerId(3))
+    assert bench.benches[0].image.drain(BrokerId(3)) is None
 
 
 @pytest.mark.parametrize("trouble", ["none", "lost answer", "other commit"])
 async def test_a_broker_is_removed_once_it_is_empty_and_has_stopped(bench: Bench, trouble: str) -> None:
     with pytest.raises(ApiError, match="running"):
-        await remove_broker(bench.broker, BrokerId(3))
+        await bench.admin.remove_broker(BrokerId(3))
     await bench.lose(3)
     with pytest.raises(ApiError, match="not drained"):
-        await remove_broker(bench.broker, BrokerId(3))
-    await drain_broker(bench.broker, BrokerId(3))
+        await bench.admin.remove_broker(BrokerId(3))
+    await bench.admin.drain_broker(BrokerId(3))
     if trouble == "lost answer":
         bench.store.loses_answer = True
     elif trouble == "other commit":
         bench.store.before = lambda: bench.show(1)
-    await remove_broker(bench.broker, BrokerId(3))
-    assert bench.broker.image.broker(BrokerId(3)) is None
+    await bench.admin.remove_broker(BrokerId(3))
+    assert bench.benches[0].image.broker(BrokerId(3)) is None
     with pytest.raises(ApiError, match="no broker 3") as caught:
-        await remove_broker(bench.broker, BrokerId(3))
+        await bench.admin.remove_broker(BrokerId(3))
     assert caught.value.code is ErrorCode.RESOURCE_NOT_FOUND
 
 
 async def test_a_broker_that_comes_back_in_the_last_moment_is_not_removed(bench: Bench) -> None:
     await bench.lose(3)
-    await drain_broker(bench.broker, BrokerId(3))
+    await bench.admin.drain_broker(BrokerId(3))
     bench.store.before = lambda: bench.show(3)
     with pytest.raises(ApiError, match="running"):
-        await remove_broker(bench.broker, BrokerId(3))
-    assert bench.broker.image.broker(BrokerId(3)) is not None
+        await bench.admin.remove_broker(BrokerId(3))
+    assert bench.benches[0].image.broker(BrokerId(3)) is not None
 
 
 async def _answer_while_a_commit_waits(
@@ -326,7 +310,7 @@ async def _answer_while_a_commit_waits(
 async def test_an_election_is_answered_in_its_time_and_made_after_it(bench: Bench) -> None:
     await _move_leader_away(bench)
     request = ElectLeadersRequest(0, [TopicPartitions("t", [0, 7])], timeout_ms=30)
-    answer = handlers.elect_leaders.handle(bench.broker, request, RequestContext(LINK, 2, None))
+    answer = handlers.elect_leaders.handle(bench.services, request, RequestContext(LINK, 2, None))
     response = await _answer_while_a_commit_waits(bench, answer, lambda: bench.partition().leader == 1)
     (topic,) = response.replica_election_results
     assert {one.partition_id: one.error_code for one in topic.partition_result} == {
@@ -339,7 +323,7 @@ async def test_a_move_is_answered_in_its_time_and_begun_after_it(bench: Bench) -
     await _make(bench, [1])
     move = ReassignableTopic("t", [ReassignablePartition(index, [3]) for index in (0, 7)])
     request = AlterPartitionReassignmentsRequest(30, topics=[move])
-    answer = handlers.alter_partition_reassignments.handle(bench.broker, request, RequestContext(LINK, 1, None))
+    answer = handlers.alter_partition_reassignments.handle(bench.services, request, RequestContext(LINK, 1, None))
     response = await _answer_while_a_commit_waits(bench, answer, lambda: bench.partition().adding == (3,))
     (topic,) = response.responses
     assert {one.partition_index: one.error_code for one in topic.partitions} == {

@@ -8,6 +8,8 @@ import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
+from martlet.broker.administration.producer_ids import allocate_producer_ids
+from martlet.broker.membership.broker_registration import elect_own_partitions
 from martlet.cluster.topic_decisions import TopicWish
 from martlet.configs.changes import ConfigChange, ConfigOperation
 from martlet.configs.effective import BrokerLayers, effective_topic_config
@@ -54,8 +56,8 @@ async def test_validation_alone_makes_nothing(site: Site) -> None:
         await bench.admin.create_topic(TopicWish(name="t", replication_factor=2), validate_only=True)
     made = await bench.admin.create_topic("u")
     assert (await bench.admin.create_partitions("u", 4, validate_only=True)).partition_count == 4
-    await bench.admin.alter_topic_configs("u", [_set("retention.ms", "5")], validate_only=True)
-    await bench.admin.alter_broker_configs(None, [_set("log.retention.ms", "5")], validate_only=True)
+    await bench.configs.alter_topic_configs("u", [_set("retention.ms", "5")], validate_only=True)
+    await bench.configs.alter_broker_configs(None, [_set("log.retention.ms", "5")], validate_only=True)
     assert bench.image.topic("u") == made
     assert (await bench.store.list("")).revision == before + 1
 
@@ -130,15 +132,15 @@ async def test_a_large_topic_grows_and_goes_as_a_whole(site: Site) -> None:
 async def test_settings_of_topics_are_altered_and_replaced(site: Site) -> None:
     bench = await site.start()
     await bench.admin.create_topic(TopicWish(name="t", configs={"retention.ms": "5"}))
-    changed = await bench.admin.alter_topic_configs("t", [_set("segment.ms", "6")])
+    changed = await bench.configs.alter_topic_configs("t", [_set("segment.ms", "6")])
     assert changed.configs == {"retention.ms": "5", "segment.ms": "6"}
     assert bench.image.topic("t") == changed
-    assert (await bench.admin.replace_topic_configs("t", {"segment.ms": "7"})).configs == {"segment.ms": "7"}
+    assert (await bench.configs.replace_topic_configs("t", {"segment.ms": "7"})).configs == {"segment.ms": "7"}
     revision = (await bench.store.list("")).revision
-    await bench.admin.replace_topic_configs("t", {"segment.ms": "7"})
+    await bench.configs.replace_topic_configs("t", {"segment.ms": "7"})
     assert (await bench.store.list("")).revision == revision, "what is so already is not written again"
     with pytest.raises(ApiError) as caught:
-        await bench.admin.alter_topic_configs("nobody", [])
+        await bench.configs.alter_topic_configs("nobody", [])
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -146,7 +148,7 @@ async def test_concurrent_changes_of_one_topic_are_all_kept(site: Site) -> None:
     bench = await site.start()
     await bench.admin.create_topic("t")
     names = ["retention.ms", "segment.ms", "segment.bytes", "retention.bytes", "flush.ms"]
-    await asyncio.gather(*(bench.admin.alter_topic_configs("t", [_set(name, "99")]) for name in names))
+    await asyncio.gather(*(bench.configs.alter_topic_configs("t", [_set(name, "99")]) for name in names))
     found = bench.image.topic("t")
     assert found is not None
     assert found.configs == dict.fromkeys(names, "99")
@@ -155,12 +157,12 @@ async def test_concurrent_changes_of_one_topic_are_all_kept(site: Site) -> None:
 async def test_settings_of_brokers_take_effect_on_topics_without_their_own(site: Site) -> None:
     bench = await site.start()
     await bench.admin.create_topic("t")
-    await bench.admin.alter_broker_configs(None, [_set("log.retention.ms", "5")])
-    await bench.admin.replace_broker_configs(BrokerId(1), {"log.retention.ms": "4"})
+    await bench.configs.alter_broker_configs(None, [_set("log.retention.ms", "5")])
+    await bench.configs.replace_broker_configs(BrokerId(1), {"log.retention.ms": "4"})
     assert bench.deltas[-1].broker_configs == (1,)
     layers = BrokerLayers(bench.image.broker_configs(BrokerId(1)), bench.image.broker_configs(None))
     assert effective_topic_config({}, layers).number("retention.ms") == 4
-    await bench.admin.replace_broker_configs(BrokerId(1), {})
+    await bench.configs.replace_broker_configs(BrokerId(1), {})
     layers = BrokerLayers(bench.image.broker_configs(BrokerId(1)), bench.image.broker_configs(None))
     assert effective_topic_config({}, layers).number("retention.ms") == 5
 
@@ -169,7 +171,7 @@ async def test_producer_ids_never_repeat_over_restarts_and_rivals(site: Site) ->
     taken: list[int] = []
     for _ in range(3):
         bench = await site.start()
-        for block in await asyncio.gather(*(bench.admin.allocate_producer_ids() for _ in range(4))):
+        for block in await asyncio.gather(*(allocate_producer_ids(bench.changes) for _ in range(4))):
             assert len(block) == 1000
             taken.extend(block)
         await bench.stop()
@@ -198,7 +200,7 @@ async def test_a_broker_that_was_registered_anew_elsewhere_elects_nobody(site: S
     new = await site.start()
     await old.feed.wait_applied(new.image.revision)
     with pytest.raises(ApiError) as caught:
-        await old.admin.elect_own_partitions()
+        await elect_own_partitions(old.changes, old.me)
     assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
     found = new.image.partition("t", 0)
     assert found is not None

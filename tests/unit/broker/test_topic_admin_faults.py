@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from sim.store import SimStore
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, Member
+from martlet.broker.administration.producer_ids import allocate_producer_ids
 from martlet.cluster.keys import unfinished_key
 from martlet.cluster.records import UnfinishedRecord, encode_unfinished
 from martlet.cluster.store import CommitResult, LeaseId
@@ -149,10 +151,10 @@ async def test_every_other_change_survives_a_lost_answer(site: Site, applied: bo
     assert (await admin.create_partitions("t", 3)).partition_count == 3
     store.lose_next_answer(applied=applied)
     changes = [ConfigChange("cleanup.policy", ConfigOperation.APPEND, "compact")]
-    assert (await admin.alter_topic_configs("t", changes)).configs == {"cleanup.policy": "delete,compact"}
+    assert (await bench.configs.alter_topic_configs("t", changes)).configs == {"cleanup.policy": "delete,compact"}
     store.lose_next_answer(applied=applied)
-    first = await admin.allocate_producer_ids()
-    assert set(first).isdisjoint(await admin.allocate_producer_ids())
+    first = await allocate_producer_ids(bench.changes)
+    assert set(first).isdisjoint(await allocate_producer_ids(bench.changes))
     store.lose_next_answer(applied=applied)
     await admin.delete_topic("t")
     assert bench.image.topics() == ()
@@ -177,7 +179,7 @@ async def test_a_start_with_lost_answers_still_ends_with_a_new_incarnation_and_n
 
 async def test_a_store_that_cannot_be_reached_is_a_retriable_error(site: Site) -> None:
     bench = await site.start()
-    for refused in (lambda: bench.admin.create_topic("t"), bench.admin.allocate_producer_ids):
+    for refused in (lambda: bench.admin.create_topic("t"), partial(allocate_producer_ids, bench.changes)):
         _sim(bench).refuse_next()
         with pytest.raises(ApiError) as caught:
             await refused()

@@ -4,7 +4,6 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
-from martlet.broker.services import BrokerServices
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -15,15 +14,13 @@ GROUP: Final = 32
 _GROUP_BYTES_MAX: Final = 4_096
 
 
-def parse_broker_name(broker: BrokerServices, name: str) -> BrokerId | None:
+def parse_broker_name(me: BrokerId, name: str) -> BrokerId | None:
     """The broker a resource names: this one, or None for the cluster's defaults."""
     if not name:
         return None
-    if name != str(broker.broker_id):
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"this is broker {broker.broker_id}; ask broker {name!r} for its settings"
-        )
-    return broker.broker_id
+    if name != str(me):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"this is broker {me}; ask broker {name!r} for its settings")
+    return me
 
 
 def check_group_name(name: str) -> None:

@@ -1,4 +1,4 @@
-"""`martlet.drain`: the wish to empty a broker, in the shape of a broker's setting so that any Kafka client can have it.
+"""`martlet.drain`: a request to empty a broker, in the form of a broker's setting so that any Kafka client can make it.
 
 Setting it to true marks the broker in the metadata store; the controller then moves away what it holds. Deleting it, or
 setting it to false, takes the mark away. Unlike other settings it can be asked for and changed at any broker, because
@@ -11,8 +11,8 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
-from martlet.broker.administration.partition_admin import drain_broker, undrain_broker
-from martlet.broker.services import BrokerServices
+from martlet.broker.administration.partition_admin import PartitionAdmin
+from martlet.cluster.image import MetadataImage
 from martlet.configs.changes import ConfigChange, ConfigOperation
 from martlet.configs.definition import ConfigDef, ConfigType
 from martlet.configs.effective import ConfigEntry, ConfigSource
@@ -32,9 +32,9 @@ def asks_only_for_drain(names: Sequence[str] | None) -> bool:
     return names is not None and list(names) == [DRAIN]
 
 
-def drain_entry(broker: BrokerServices, name: str) -> ConfigEntry:
+def drain_entry(image: MetadataImage, name: str) -> ConfigEntry:
     """The setting of the broker of that name, as DescribeConfigs shows it."""
-    mark = broker.image.drain(_known_broker(broker, name))
+    mark = image.drain(_known_broker(image, name))
     return ConfigEntry(
         name=DRAIN,
         value="true" if mark is not None else "false",
@@ -48,23 +48,23 @@ def drain_entry(broker: BrokerServices, name: str) -> ConfigEntry:
 
 
 async def change_drain(
-    broker: BrokerServices, name: str, changes: Sequence[ConfigChange], *, validate_only: bool
+    admin: PartitionAdmin, image: MetadataImage, name: str, changes: Sequence[ConfigChange], *, validate_only: bool
 ) -> None:
     """Carry out the change of this one setting; raises ApiError when the request holds others as well."""
     if len(changes) != 1:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{DRAIN} is changed by itself, without other settings")
     (change,) = changes
-    target = _known_broker(broker, name)
+    target = _known_broker(image, name)
     if change.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
         raise ApiError(ErrorCode.INVALID_CONFIG, f"{DRAIN} is not a list: it can be set but not appended to")
-    wanted = change.operation == ConfigOperation.SET and bool(_DEFINITION.read(change.value or ""))
-    await (drain_broker if wanted else undrain_broker)(broker, target, validate_only=validate_only)
+    is_drained = change.operation == ConfigOperation.SET and bool(_DEFINITION.read(change.value or ""))
+    await (admin.drain_broker if is_drained else admin.undrain_broker)(target, validate_only=validate_only)
 
 
-def _known_broker(broker: BrokerServices, name: str) -> BrokerId:
+def _known_broker(image: MetadataImage, name: str) -> BrokerId:
     if not name.isascii() or not name.isdigit() or len(name) > len(str(2**31)):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{DRAIN} is a setting of a single broker, named by its number")
     target = BrokerId(int(name))
-    if broker.image.broker(target) is None:
+    if image.broker(target) is None:
         raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no broker {target} in this cluster")
     return target

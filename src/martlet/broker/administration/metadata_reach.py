@@ -16,7 +16,7 @@ from martlet.base.addresses import Address
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
 from martlet.broker.ground.peer_connection import connect_to_broker
-from martlet.broker.services import BrokerServices
+from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.client.apis import API_VERSIONS
 from martlet.client.errors import ClientError
 from martlet.cluster.records import BrokerRecord
@@ -29,22 +29,26 @@ _SECONDS_MAX: Final = 2.0
 
 
 async def ask_reach(
-    broker: BrokerServices, brokers: Mapping[BrokerId, BrokerRecord]
+    changes: MetadataChanges, me: BrokerId, brokers: Mapping[BrokerId, BrokerRecord]
 ) -> tuple[int, dict[BrokerId, int]]:
     """The store's revision, and what each of these brokers has of it; raises ApiError when the store is away."""
     try:
         async with asyncio.timeout(_SECONDS_MAX):
-            revision = await broker.admin.catch_up()
+            revision = await changes.catch_up()
     except TimeoutError:
-        detail = f"broker {broker.broker_id} has not caught up with the metadata store in {_SECONDS_MAX:.0f} s"
+        detail = f"broker {me} has not caught up with the metadata store in {_SECONDS_MAX:.0f} s"
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, detail) from None
-    reached = await asyncio.gather(*(_ask(broker, record) for record in brokers.values()))
+    reached = await asyncio.gather(
+        *(_own(changes) if number == me else _of_other(record) for number, record in brokers.items())
+    )
     return revision, {number: min(found, revision) for number, found in zip(brokers, reached, strict=True)}
 
 
-async def _ask(broker: BrokerServices, record: BrokerRecord) -> int:
-    if record.id == broker.broker_id:
-        return broker.image.revision
+async def _own(changes: MetadataChanges) -> int:
+    return changes.image.revision
+
+
+async def _of_other(record: BrokerRecord) -> int:
     try:
         async with asyncio.timeout(_SECONDS_MAX):
             return await _ask_other(Address(record.endpoints[0].host, record.endpoints[0].port))

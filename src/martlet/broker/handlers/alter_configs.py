@@ -43,12 +43,12 @@ async def handle(broker: BrokerServices, request: AlterConfigsRequest, context: 
 async def _replace(broker: BrokerServices, resource: AlterConfigsResource, validate_only: bool) -> None:
     configs = {config.name: config.value for config in resource.configs}
     if resource.resource_type == TOPIC:
-        await broker.admin.replace_topic_configs(resource.resource_name, configs, validate_only=validate_only)
+        await broker.config_admin.replace_topic_configs(resource.resource_name, configs, validate_only=validate_only)
     elif resource.resource_type == BROKER:
-        target = parse_broker_name(broker, resource.resource_name)
-        await broker.admin.replace_broker_configs(target, configs, validate_only=validate_only)
+        target = parse_broker_name(broker.broker_id, resource.resource_name)
+        await broker.config_admin.replace_broker_configs(target, configs, validate_only=validate_only)
     elif resource.resource_type == GROUP:
         check_group_name(resource.resource_name)
-        await broker.admin.replace_group_configs(resource.resource_name, configs, validate_only=validate_only)
+        await broker.config_admin.replace_group_configs(resource.resource_name, configs, validate_only=validate_only)
     else:
         raise unknown_resource_type(resource.resource_type)

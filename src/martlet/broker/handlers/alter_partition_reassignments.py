@@ -13,7 +13,7 @@ from typing import Final
 
 from martlet.base.errors import ApiError
 from martlet.base.ids import TopicPartition
-from martlet.broker.administration.partition_admin import Outcomes, reassign
+from martlet.broker.administration.partition_admin import Outcomes
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.timed_work import NOT_IN_TIME, TimedAnswer
@@ -47,7 +47,7 @@ def handle(broker: BrokerServices, request: AlterPartitionReassignmentsRequest, 
             outcomes[partition] = refusal
     wanted = {partition: replicas for partition, replicas in wishes if partition not in outcomes}
     may_change = request.allow_replication_factor_change
-    work = reassign(broker, wanted, factor_may_change=may_change, outcomes=outcomes)
+    work = broker.partition_admin.reassign(wanted, factor_may_change=may_change, outcomes=outcomes)
 
     def read() -> AlterPartitionReassignmentsResponse:
         results = _results({partition: outcomes.get(partition, NOT_IN_TIME) for partition, _ in wishes})

@@ -34,8 +34,8 @@ _FIRST_VERSION_WITH_SOFTWARE: Final = 3
 def handle(broker: BrokerServices, request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:
     """The table of APIs; `request` is None when its version is not one of ours."""
     keys = [
-        ApiVersion(api_key=api.key, min_version=api.advertised.first, max_version=api.advertised.last)
-        for _, api in sorted(broker.registry.items())
+        ApiVersion(api_key=key, min_version=versions.first, max_version=versions.last)
+        for key, versions in sorted(broker.api_versions.items())
     ]
     if request is None:
         own = [entry for entry in keys if entry.api_key == KEY]

@@ -34,7 +34,7 @@ async def _grow(
     broker: BrokerServices, request: CreatePartitionsRequest, results: list[CreatePartitionsTopicResult]
 ) -> None:
     for topic, result in zip(request.topics, results, strict=True):
-        growth = broker.admin.create_partitions(
+        growth = broker.topic_admin.create_partitions(
             topic.name,
             topic.count,
             assignments=[assignment.broker_ids for assignment in topic.assignments or ()],

@@ -48,7 +48,7 @@ async def _create(broker: BrokerServices, request: CreateTopicsRequest, results:
             repeats.check(topic.name)
             if len(request.topics) > _TOPICS_MAX:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"one request makes at most {_TOPICS_MAX} topics")
-            record = await broker.admin.create_topic(read_wish(topic), validate_only=request.validate_only)
+            record = await broker.topic_admin.create_topic(read_wish(topic), validate_only=request.validate_only)
             _describe(broker, record, result)
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.detail

@@ -42,7 +42,7 @@ async def _delete(
 ) -> None:
     for topic, result in zip(asked, results, strict=True):
         try:
-            record = await broker.admin.delete_topic(_name(broker, topic))
+            record = await broker.topic_admin.delete_topic(_name(broker, topic))
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.detail
         else:

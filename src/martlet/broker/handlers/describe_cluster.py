@@ -8,7 +8,6 @@ from typing import Final
 
 from martlet.base.errors import ErrorCode
 from martlet.broker.ground.request import RequestContext
-from martlet.broker.routing.cluster_view import controller_of, nodes
 from martlet.broker.services import BrokerServices
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_REQUESTED
@@ -38,7 +37,7 @@ def handle(broker: BrokerServices, request: DescribeClusterRequest, context: Req
     with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=broker.cluster_id,
-        controller_id=controller_of(broker),
+        controller_id=broker.cluster.controller(),
         brokers=[
             DescribeClusterBroker(
                 broker_id=node.id,
@@ -47,7 +46,7 @@ def handle(broker: BrokerServices, request: DescribeClusterRequest, context: Req
                 rack=node.rack,
                 is_fenced=node.is_fenced,
             )
-            for node in nodes(broker, context.link, with_fenced=request.include_fenced_brokers)
+            for node in broker.cluster.nodes(context.link, with_fenced=request.include_fenced_brokers)
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS if with_operations else OPERATIONS_NOT_REQUESTED,
     )

@@ -90,9 +90,9 @@ def _entries(broker: BrokerServices, asked: DescribeConfigsResource) -> Sequence
         return broker.topic_settings.group_config(asked.resource_name).entries(names)
     if asked.resource_type == BROKER:
         if asks_only_for_drain(names):
-            return [drain_entry(broker, asked.resource_name)]
-        if parse_broker_name(broker, asked.resource_name) is not None:
-            drain = [drain_entry(broker, asked.resource_name)] if names is None or DRAIN in names else []
+            return [drain_entry(broker.image, asked.resource_name)]
+        if parse_broker_name(broker.broker_id, asked.resource_name) is not None:
+            drain = [drain_entry(broker.image, asked.resource_name)] if names is None or DRAIN in names else []
             return [*broker.topic_settings.broker_config().entries(names), *drain]
         defaults = BrokerLayers(dynamic_default=broker.image.broker_configs(None))
         return [

@@ -21,7 +21,6 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
 from martlet.broker.administration.metadata_reach import UNKNOWN, ask_reach
 from martlet.broker.ground.request import RequestContext
-from martlet.broker.routing.cluster_view import nodes
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.turns import in_turns
 from martlet.cluster.liveness import read_states
@@ -73,7 +72,7 @@ async def _describe(broker: BrokerServices) -> PartitionData:
     if role is None or role.holder.broker not in alive:
         detail = "no broker has the controller's role at the moment"
         raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, detail)
-    revision, reached = await ask_reach(broker, alive)
+    revision, reached = await ask_reach(broker.metadata, broker.broker_id, alive)
     now_ms = broker.clock.now_ms()
     return PartitionData(
         leader_id=role.holder.broker,
@@ -95,6 +94,6 @@ def _voter(number: BrokerId, reached: int, revision: int, now_ms: int) -> Replic
 def _listeners(broker: BrokerServices, context: RequestContext, voters: Collection[int]) -> list[Node]:
     return [
         Node(node.id, [Listener(_LISTENER, node.address.host, node.address.port)])
-        for node in nodes(broker, context.link)
+        for node in broker.cluster.nodes(context.link)
         if node.id in voters
     ]

@@ -10,7 +10,7 @@ from typing import Final
 from martlet.base.errors import ErrorCode
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.handlers.metadata import describe_partition
-from martlet.broker.routing.cluster_view import Present, possible_leaders
+from martlet.broker.routing.cluster_view import Present
 from martlet.broker.services import BrokerServices
 from martlet.cluster.records import PartitionRecord
 from martlet.wire.api_keys import ApiKey
@@ -42,7 +42,7 @@ def handle(
         first_partition = max(0, request.cursor.partition_index) if names and names[0] == start else 0
     room = min(max(1, request.response_partition_limit), _PARTITIONS_MAX)
     response = DescribeTopicPartitionsResponse()
-    present = possible_leaders(broker)
+    present = broker.cluster.possible_leaders()
     for name in names:
         if not room:
             response.next_cursor = Cursor(topic_name=name, partition_index=first_partition)

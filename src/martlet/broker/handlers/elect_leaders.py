@@ -12,7 +12,7 @@ from typing import Final
 
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import TopicPartition
-from martlet.broker.administration.partition_admin import Outcomes, elect_leaders
+from martlet.broker.administration.partition_admin import Outcomes
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.timed_work import NOT_IN_TIME, TimedAnswer
@@ -48,7 +48,7 @@ def handle(
     else:
         wanted = [TopicPartition(topic.topic, index) for topic in asked for index in topic.partitions]
     outcomes: Outcomes = {}
-    work = elect_leaders(broker, wanted, unclean=request.election_type == _UNCLEAN, outcomes=outcomes)
+    work = broker.partition_admin.elect_leaders(wanted, unclean=request.election_type == _UNCLEAN, outcomes=outcomes)
 
     def read() -> ElectLeadersResponse:
         found = {partition: outcomes.get(partition, NOT_IN_TIME) for partition in wanted}

@@ -13,7 +13,6 @@ from typing import Final
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import NO_BROKER
 from martlet.broker.ground.request import RequestContext
-from martlet.broker.routing.cluster_view import address_of
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.turns import in_turns
 from martlet.wire.api_keys import ApiKey
@@ -54,7 +53,7 @@ async def _find(broker: BrokerServices, key_type: int, key: str, context: Reques
     try:
         _check_kind(key_type, context.version)
         node_id = await broker.groups.coordinator_of(key)
-        address = address_of(broker, node_id, context.link)
+        address = broker.cluster.address_of(node_id, context.link)
         if address is None:
             detail = f"broker {node_id}, which leads the group's partition, is not running"
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, detail)

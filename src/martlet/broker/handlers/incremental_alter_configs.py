@@ -52,14 +52,16 @@ async def _alter(broker: BrokerServices, resource: AlterConfigsResource, repeats
     repeats.check((resource.resource_type, resource.resource_name))
     changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
     if resource.resource_type == TOPIC:
-        await broker.admin.alter_topic_configs(resource.resource_name, changes, validate_only=validate_only)
+        await broker.config_admin.alter_topic_configs(resource.resource_name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER and any(change.name == DRAIN for change in changes):
-        await change_drain(broker, resource.resource_name, changes, validate_only=validate_only)
+        await change_drain(
+            broker.partition_admin, broker.image, resource.resource_name, changes, validate_only=validate_only
+        )
     elif resource.resource_type == BROKER:
-        target = parse_broker_name(broker, resource.resource_name)
-        await broker.admin.alter_broker_configs(target, changes, validate_only=validate_only)
+        target = parse_broker_name(broker.broker_id, resource.resource_name)
+        await broker.config_admin.alter_broker_configs(target, changes, validate_only=validate_only)
     elif resource.resource_type == GROUP:
         check_group_name(resource.resource_name)
-        await broker.admin.alter_group_configs(resource.resource_name, changes, validate_only=validate_only)
+        await broker.config_admin.alter_group_configs(resource.resource_name, changes, validate_only=validate_only)
     else:
         raise unknown_resource_type(resource.resource_type)

@@ -9,7 +9,6 @@ from typing import Final
 from martlet.base.errors import ErrorCode
 from martlet.broker.administration.config_resources import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from martlet.broker.ground.request import RequestContext
-from martlet.broker.routing.cluster_view import nodes
 from martlet.broker.services import BrokerServices
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.list_config_resources import (
@@ -36,7 +35,7 @@ def handle(
     if TOPIC in asked:
         resources += [ConfigResource(topic.name, TOPIC) for topic in broker.image.topics()]
     if BROKER in asked:
-        resources += [ConfigResource(str(node.id), BROKER) for node in nodes(broker, context.link)]
+        resources += [ConfigResource(str(node.id), BROKER) for node in broker.cluster.nodes(context.link)]
     if GROUP in asked:
         resources += [ConfigResource(group, GROUP) for group in broker.image.groups_with_configs()]
     return ListConfigResourcesResponse(config_resources=resources)

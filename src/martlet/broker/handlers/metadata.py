@@ -19,7 +19,7 @@ from typing import Final
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import NO_BROKER, NO_TOPIC_ID, TopicId
 from martlet.broker.ground.request import RequestContext
-from martlet.broker.routing.cluster_view import Present, controller_of, leader_of, nodes, possible_leaders
+from martlet.broker.routing.cluster_view import Present, leader_of
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.turns import in_turns
 from martlet.cluster.records import PartitionRecord, TopicRecord
@@ -46,7 +46,7 @@ async def handle(broker: BrokerServices, request: MetadataRequest, context: Requ
     """Describe the brokers and the topics asked for."""
     asks_for_all = request.topics is None or (context.version == 0 and not request.topics)
     if asks_for_all:
-        present = possible_leaders(broker)
+        present = broker.cluster.possible_leaders()
         topics = [describe_topic(broker, topic, present) async for topic in in_turns(broker.image.topics())]
     else:
         may_create = broker.settings.auto_create_topics and request.allow_auto_topic_creation
@@ -60,10 +60,10 @@ async def handle(broker: BrokerServices, request: MetadataRequest, context: Requ
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.id, host=node.address.host, port=node.address.port, rack=node.rack)
-            for node in nodes(broker, context.link, besides=broker.departures.recent(context.link.made_at_ms))
+            for node in broker.cluster.nodes(context.link, besides=broker.departures.recent(context.link.made_at_ms))
         ],
         cluster_id=broker.cluster_id,
-        controller_id=controller_of(broker),
+        controller_id=broker.cluster.controller(),
         topics=topics,
     )
     if request.include_cluster_authorized_operations:
@@ -98,7 +98,7 @@ def describe_partition(record: PartitionRecord, present: Present) -> MetadataRes
 def _describe_by_id(broker: BrokerServices, asked: MetadataRequestTopic, version: int) -> MetadataResponseTopic:
     topic = broker.image.topic_by_id(TopicId(asked.topic_id))
     if topic is not None and version >= _FIRST_VERSION_BY_ID:
-        return describe_topic(broker, topic, possible_leaders(broker))
+        return describe_topic(broker, topic, broker.cluster.possible_leaders())
     # Older versions carry an id but can neither ask by it nor leave the name out.
     name = None if version >= _FIRST_VERSION_BY_ID else asked.name or ""
     return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=asked.topic_id)
@@ -114,12 +114,12 @@ async def _describe_by_name(broker: BrokerServices, name: str, may_create: bool)
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     except ApiError as error:
         return MetadataResponseTopic(error_code=error.code, name=name)
-    return describe_topic(broker, topic, possible_leaders(broker))
+    return describe_topic(broker, topic, broker.cluster.possible_leaders())
 
 
 async def _create(broker: BrokerServices, name: str) -> TopicRecord | None:
     try:
-        await broker.admin.create_topic(name)
+        await broker.topic_admin.create_topic(name)
     except ApiError as error:
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise

@@ -155,7 +155,7 @@ def _send_answer(broker: BrokerServices, link: Link, reply: Reply, answer: _Topi
     if has_errors:
         _count_errors(broker, answer)
     if has_errors and version >= _FIRST_WITH_LEADER_HINTS:
-        endpoints = add_leader_hints(broker, link, answer)
+        endpoints = add_leader_hints(broker.cluster, link, answer)
     reply.send((encode_produce_response(version, answer, node_endpoints=endpoints),))
 
 

@@ -8,7 +8,6 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
-from martlet.broker.administration.partition_admin import remove_broker
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.wire.api_keys import ApiKey
@@ -24,7 +23,7 @@ async def handle(
 ) -> UnregisterBrokerResponse:
     """Remove the broker, or say why not."""
     try:
-        await remove_broker(broker, BrokerId(request.broker_id))
+        await broker.partition_admin.remove_broker(BrokerId(request.broker_id))
     except ApiError as error:
         unknown = error.code is ErrorCode.RESOURCE_NOT_FOUND
         return UnregisterBrokerResponse(

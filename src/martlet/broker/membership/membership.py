@@ -39,13 +39,14 @@ from martlet.base.errors import ApiError, DiskFull, ErrorCode, MartletError, Mem
 from martlet.base.ids import BrokerId, Member
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
-from martlet.broker.administration.topic_admin import TopicAdmin
 from martlet.broker.ground.disk_space import DiskSpace
 from martlet.broker.ground.ports import BrokerPorts
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.ground.vital_signs import VitalSigns
+from martlet.broker.membership.broker_registration import elect_own_partitions, register_broker
 from martlet.broker.membership.identity_file import Identity, read_identity, write_identity
 from martlet.broker.membership.lease_keeper import LeaseKeeper
+from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.broker.membership.metadata_commits import MetadataCommits
 from martlet.cluster.broker_decisions import Registration
 from martlet.cluster.controller_decisions import decide_all, departure_is_done
@@ -90,7 +91,7 @@ class Membership:
     def __init__(
         self,
         commits: MetadataCommits,
-        admin: TopicAdmin,
+        changes: MetadataChanges,
         ports: BrokerPorts,
         settings: BrokerSettings,
         directory: str,
@@ -99,7 +100,7 @@ class Membership:
     ) -> None:
         self._commits = commits
         self._image = commits.image
-        self._admin = admin
+        self._changes = changes
         self._disk = ports.disk
         self._clock = ports.clock
         self._settings = settings
@@ -185,10 +186,10 @@ class Membership:
                 "and can open them",
                 self._id,
             )
-        record = await until_in_reach("registered", partial(self._admin.register_broker, registration))
-        self._me = Member(record.id, record.incarnation)
+        register = partial(register_broker, self._changes, registration, self._ids, self._clock)
+        self._me = me = await until_in_reach("register", register)
         lease = await self.keeper.obtain()
-        self._take_identity(Identity(self._image.cluster_id, self._id, record.incarnation, lease, place=self._place))
+        self._take_identity(Identity(self._image.cluster_id, self._id, me.incarnation, lease, place=self._place))
         if identity is not None:
             await self._end_lease_before(identity.lease)
         return self.me
@@ -209,7 +210,7 @@ class Membership:
         self._disk_news.set()
         self._following_disk = asyncio.create_task(self._follow_disk(), name="martlet-disk-news")
         self._following_disk.add_done_callback(self._following_ended)
-        await until_in_reach("given its partitions", self._admin.elect_own_partitions)
+        await until_in_reach("take its partitions", partial(elect_own_partitions, self._changes, self.me))
 
     def _check_directory(self, identity: Identity | None) -> None:
         if identity is None:
@@ -433,7 +434,7 @@ async def until_in_reach(what: str, attempt: Callable[[], Awaitable[_Done]]) -> 
         except ApiError as error:
             if error.code != ErrorCode.REQUEST_TIMED_OUT:
                 raise
-            logger.warning("the broker could not be %s yet (%s); trying again", what, error)
+            logger.warning("the broker could not %s yet (%s); trying again", what, error)
             await asyncio.sleep(_RETRY_SECONDS)
 
 

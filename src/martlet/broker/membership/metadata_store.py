@@ -10,15 +10,13 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from martlet.base.clock import Clock
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.cluster.store import MetaStore, StoreRefused, StoreUnavailable
 
 logger = logging.getLogger(__name__)
-
-OpenStore: TypeAlias = Callable[[BrokerSettings, Clock], Awaitable[MetaStore]]
 
 METADATA_FILE: Final = "metadata.sqlite"
 

@@ -249,7 +249,7 @@ class WaitingFetch:
             found.results[found.position] = result._replace(records=content)
         endpoints: Sequence[NodeEndpoint] = ()
         if look.has_errors:
-            endpoints = add_leader_hints(self._broker, self._link, look.answer)
+            endpoints = add_leader_hints(self._broker.cluster, self._link, look.answer)
             codes = (result.error_code for *_, results in look.answer for result in results)
             self._broker.metrics.count_errors(ApiKey.FETCH, codes)
         self._answered()

@@ -1,7 +1,7 @@
 """The cluster as a client on one connection should see it: who is there, under which address, and who leads.
 
 Rules: only reads the metadata image. A broker that is not alive is never named as a leader, and as somewhere to connect
-to only for a moment after it went (`departures.py`); this broker itself is always there, because whoever asks has just
+to only for a moment after it went (`departures.py`); this broker itself is always there, because the client has just
 reached it.
 
 How addresses are chosen: this broker's own is the advertised one, else the one the client connected to. That of
@@ -10,13 +10,12 @@ another broker is what it registered under.
 Proved by: tests/unit/broker/test_cluster_view.py
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from martlet.base.addresses import Address
+from martlet.base.addresses import Address, parse_address
 from martlet.base.ids import BrokerId
 from martlet.broker.ground.request import Link
-from martlet.broker.services import BrokerServices
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.liveness import read_states
 from martlet.cluster.records import BrokerRecord, PartitionRecord
@@ -26,7 +25,7 @@ Present = Mapping[BrokerId, BrokerRecord]
 
 
 class Node(NamedTuple):
-    """One broker as told to a client."""
+    """One broker as a client sees it."""
 
     id: BrokerId
     address: Address
@@ -35,7 +34,7 @@ class Node(NamedTuple):
 
 
 def present_brokers(image: MetadataImage, me: BrokerId) -> Present:
-    """Everybody alive, and this broker."""
+    """All brokers that are alive, and this broker."""
     present = dict(read_states(image).alive)
     own = image.broker(me)
     if own is not None:
@@ -43,59 +42,79 @@ def present_brokers(image: MetadataImage, me: BrokerId) -> Present:
     return dict(sorted(present.items()))
 
 
-def possible_leaders(broker: BrokerServices) -> Present:
-    """Everybody alive who can lead: not this broker once it has lost touch, because others may have taken over."""
-    present = present_brokers(broker.image, broker.broker_id)
-    if broker.partitions.may_act():
-        return present
-    return {number: record for number, record in present.items() if number != broker.broker_id}
+class ClusterView:
+    """The cluster as one broker describes it to its clients."""
 
+    def __init__(
+        self,
+        image: MetadataImage,
+        me: BrokerId,
+        *,
+        may_act: Callable[[], bool],
+        advertised: str = "",
+        rack: str | None = None,
+    ) -> None:
+        self.image = image
+        self.me = me
+        self._may_act = may_act
+        self._advertised = parse_address(advertised) if advertised else None
+        self._rack = rack
 
-def nodes(
-    broker: BrokerServices, link: Link, *, with_fenced: bool = False, besides: Collection[BrokerId] = ()
-) -> list[Node]:
-    """The brokers to tell of, by id: the living, `besides` them these, on request all that are registered."""
-    present = present_brokers(broker.image, broker.broker_id)
-    found = [
-        Node(record.id, address, record.rack, record.id not in present)
-        for record in broker.image.brokers()
-        if (with_fenced or record.id in present or record.id in besides)
-        and (address := _address(broker, record, link)) is not None
-    ]
-    if broker.broker_id not in present:
-        found.append(Node(broker.broker_id, broker.address_for(link), broker.settings.rack or None))
-    return found
+    def present(self) -> Present:
+        """All brokers that are alive, and this broker."""
+        return present_brokers(self.image, self.me)
 
+    def possible_leaders(self) -> Present:
+        """All that are alive and can lead: this broker only while it is in touch, since others may have taken over."""
+        present = self.present()
+        if self._may_act():
+            return present
+        return {number: record for number, record in present.items() if number != self.me}
 
-def address_of(broker: BrokerServices, node: BrokerId, link: Link) -> Address | None:
-    """Where a client on this connection finds a broker; None while that one is not alive."""
-    if node == broker.broker_id:
-        return broker.address_for(link)
-    record = present_brokers(broker.image, broker.broker_id).get(node)
-    return _address(broker, record, link) if record is not None else None
+    def nodes(self, link: Link, *, with_fenced: bool = False, besides: Collection[BrokerId] = ()) -> list[Node]:
+        """The brokers to name, by id: the living, those in `besides`, and on request all that are registered."""
+        present = self.present()
+        found = [
+            Node(record.id, address, record.rack, record.id not in present)
+            for record in self.image.brokers()
+            if (with_fenced or record.id in present or record.id in besides)
+            and (address := self._address(record, link)) is not None
+        ]
+        if self.me not in present:
+            found.append(Node(self.me, self.own_address(link), self._rack))
+        return found
 
+    def address_of(self, node: BrokerId, link: Link) -> Address | None:
+        """Where a client on this connection finds a broker; None while that one is not alive."""
+        if node == self.me:
+            return self.own_address(link)
+        record = self.present().get(node)
+        return self._address(record, link) if record is not None else None
 
-def controller_of(broker: BrokerServices) -> BrokerId:
-    """Whom to ask for changes: the holder of the role or, as every broker can carry them out, this one."""
-    role = broker.image.controller
-    if role is not None and role.holder.broker in present_brokers(broker.image, broker.broker_id):
-        return role.holder.broker
-    return broker.broker_id
+    def own_address(self, link: Link) -> Address:
+        """Where a client on this connection should find this broker."""
+        return self._advertised or link.local
+
+    def controller(self) -> BrokerId:
+        """The broker to send changes to: the holder of the role or, as every broker can make them, this one."""
+        role = self.image.controller
+        if role is not None and role.holder.broker in self.present():
+            return role.holder.broker
+        return self.me
+
+    def _address(self, record: BrokerRecord, link: Link) -> Address | None:
+        if record.id == self.me:
+            return self.own_address(link)
+        if not record.endpoints:
+            return None
+        return Address(record.endpoints[0].host, record.endpoints[0].port)
 
 
 def leader_of(partition: PartitionRecord, present: Present) -> BrokerId | None:
-    """Who leads the partition and can be talked to: the very process that was elected."""
+    """Who leads the partition and can be reached: the very process that was elected."""
     if partition.leader is None:
         return None
     process = present.get(partition.leader)
     if process is None or process.incarnation != partition.leader_incarnation:
         return None
     return partition.leader
-
-
-def _address(broker: BrokerServices, record: BrokerRecord, link: Link) -> Address | None:
-    if record.id == broker.broker_id:
-        return broker.address_for(link)
-    if not record.endpoints:
-        return None
-    return Address(record.endpoints[0].host, record.endpoints[0].port)

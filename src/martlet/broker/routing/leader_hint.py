@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import BrokerId, TopicId
 from martlet.broker.ground.request import Link
-from martlet.broker.routing.cluster_view import address_of, leader_of, present_brokers
-from martlet.broker.services import BrokerServices
+from martlet.broker.routing.cluster_view import ClusterView, leader_of
+from martlet.cluster.image import MetadataImage
 from martlet.cluster.records import PartitionRecord
 from martlet.wire.fetch import FetchPartitionResult
 from martlet.wire.leader_hints import CurrentLeader, NodeEndpoint
@@ -22,29 +22,29 @@ _HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOC
 
 
 def add_leader_hints(
-    broker: BrokerServices, link: Link, answer: Iterable[tuple[str | None, bytes | None, list[Result]]]
+    cluster: ClusterView, link: Link, answer: Iterable[tuple[str | None, bytes | None, list[Result]]]
 ) -> list[NodeEndpoint]:
     """Put the leaders into those results that ask for it; returns where they can be reached."""
     leaders: dict[BrokerId, None] = {}
-    present = present_brokers(broker.image, broker.broker_id)
+    present = cluster.present()
     for name, topic_id, results in answer:
         for position, result in enumerate(results):
             if result.error_code not in _HINTED:
                 continue
-            record = _record(broker, name, topic_id, result[0])
+            record = _record(cluster.image, name, topic_id, result[0])
             leader = leader_of(record, present) if record is not None else None
-            if record is not None and leader is not None and leader != broker.broker_id:
+            if record is not None and leader is not None and leader != cluster.me:
                 leaders[leader] = None
                 results[position] = result._replace(current_leader=CurrentLeader(leader, record.leader_epoch))
     return [
         NodeEndpoint(leader, address.host, address.port, present[leader].rack)
         for leader in leaders
-        if (address := address_of(broker, leader, link)) is not None
+        if (address := cluster.address_of(leader, link)) is not None
     ]
 
 
-def _record(broker: BrokerServices, name: str | None, topic_id: bytes | None, index: int) -> PartitionRecord | None:
+def _record(image: MetadataImage, name: str | None, topic_id: bytes | None, index: int) -> PartitionRecord | None:
     if name is None:
-        topic = broker.image.topic_by_id(TopicId(topic_id or b""))
+        topic = image.topic_by_id(TopicId(topic_id or b""))
         name = topic.name if topic is not None else ""
-    return broker.image.partition(name, index)
+    return image.partition(name, index)

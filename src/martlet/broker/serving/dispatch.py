@@ -10,13 +10,13 @@ handlers for Produce and Fetch, which know at no cost whether there is any.
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from martlet.base.errors import ErrorCode, InvariantViolation, ProtocolViolation
 from martlet.broker.ground.request import Link, Reply, RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.broker.serving.registry import MessageApi, RawApi
+from martlet.broker.serving.registry import Api, MessageApi, RawApi
 from martlet.broker.serving.timed_work import TimedAnswer, TimedWork
 from martlet.observe.logs import LogThrottle
 from martlet.observe.metrics import NO_API, DropReason
@@ -30,9 +30,9 @@ logger = logging.getLogger(__name__)
 class Dispatcher:
     """Starts requests; owns the tasks of those handlers that suspend."""
 
-    def __init__(self, broker: BrokerServices) -> None:
+    def __init__(self, broker: BrokerServices, registry: Mapping[int, Api]) -> None:
         self._broker = broker
-        self._registry = broker.registry
+        self._registry = registry
         self._refusals = LogThrottle(logger, broker.clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timed = TimedWork(lambda error: self._report(NO_API, "administrative work that was late", error))
