@@ -178,6 +178,7 @@ class PartitionLog:
         log._floor = None if floor is None else checkpoint.recovery_point or 0
         log.cleaned_offset = min(checkpoint.cleaned_offset, log.end_offset)
         log.high_watermark = max(log.log_start_offset, min(checkpoint.high_watermark, log.end_offset))
+        log.producers.transactions.marker_is_committed_below(log.high_watermark)
         log._parent_changed = is_new_directory
         log._opened_clean = checkpoint.is_clean
         if loaded.is_new or not checkpoint.is_clean:
@@ -217,6 +218,15 @@ class PartitionLog:
     def _missing_start(self) -> str:
         last_offset = self._segments.first.base_offset - 1
         return f"{self.directory}: the segments of offsets {self.log_start_offset} to {last_offset} are gone"
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction begins that is open, or whose marker is not committed yet; None without any.
+
+        The owner says with `producers.transactions.marker_is_committed_below` how far markers are committed.
+        """
+        first_offset = self.producers.transactions.first_unstable_offset
+        return None if first_offset is None else max(first_offset, self.log_start_offset)
 
     @property
     def size_bytes(self) -> int:

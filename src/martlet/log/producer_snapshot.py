@@ -65,6 +65,7 @@ def decode_producers(content: bytes) -> ProducerStates | None:
     producers = ProducerStates()
     for fields in _ENTRY.iter_unpack(content[start:]):
         _restore(producers, *fields)
+    producers.restore_transactions()
     return producers
 
 

@@ -8,6 +8,9 @@ one of the five is a duplicate and gets the offset it got the first time. Otherw
 last one, or be 0 in a newer epoch. Without any memory of a producer every number is accepted: the memory may have been
 lost with deleted records or have expired.
 
+Transactions. A transactional batch of a producer without an open transaction opens one, a marker closes it, also one
+of a later epoch. Neither a marker nor a coordinator's batch has sequence numbers (-1), so none are judged or moved.
+
 Invariants: (1) per producer and epoch every sequence number enters the log once and in order; (2) `check` changes
 nothing; (3) numbers wrap from 2³¹−1 to 0.
 Proved by: tests/unit/log/test_producer_state.py, tests/properties/test_log_model.py
@@ -18,11 +21,13 @@ from typing import Final, NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import NO_OFFSET
-from martlet.wire.batch import BatchHeader
+from martlet.log.open_transactions import OpenTransactions
+from martlet.wire.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 
 WINDOW: Final = 5
 """Clients have at most this many batches under way to a partition."""
 _SEQUENCE_MODULUS: Final = 1 << 31
+_TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class KnownBatch(NamedTuple):
@@ -40,7 +45,7 @@ class KnownBatch(NamedTuple):
 
 
 class ProducerEntry:
-    """One producer on this partition. The two fields of transactions keep their place in snapshots."""
+    """One producer on this partition."""
 
     __slots__ = (
         "batches",
@@ -58,6 +63,7 @@ class ProducerEntry:
         self.last_timestamp_ms = timestamp_ms
         self.coordinator_epoch = -1
         self.current_txn_first_offset: int = NO_OFFSET
+        """Where its open transaction begins."""
 
     @property
     def last_sequence(self) -> int:
@@ -76,10 +82,11 @@ class ProducerEntry:
 class ProducerStates:
     """The producers of one partition by id."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "transactions")
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
+        self.transactions = OpenTransactions()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -99,13 +106,13 @@ class ProducerStates:
         if header.producer_epoch == entry.epoch:
             if header.base_sequence == entry.next_sequence:
                 return None
-            return _duplicate_or_gap(header, entry)
+            return None if _has_no_sequence(header) else _duplicate_or_gap(header, entry)
         if header.producer_epoch < entry.epoch:
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"producer {header.producer_id} is at epoch {entry.epoch}, the batch at {header.producer_epoch}",
             )
-        if header.base_sequence != 0:
+        if header.base_sequence != 0 and not _has_no_sequence(header):
             raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} begins epoch {header.producer_epoch} at {header.base_sequence}, not 0",
@@ -118,10 +125,11 @@ class ProducerStates:
         if entry is None or entry.epoch != header.producer_epoch:
             entry = self._begin_epoch(header, entry, timestamp_ms)
         sequence = header.base_sequence
-        if sequence < 0:
-            # A transaction's end marker: it moves the epoch, not the numbers.
-            entry.last_timestamp_ms = timestamp_ms
-            return
+        if header.attributes & _TRANSACTION_BITS:
+            self._record_transaction(header, entry, last_offset)
+            if sequence < 0:
+                entry.last_timestamp_ms = timestamp_ms
+                return
         delta = header.last_offset_delta
         last_sequence = (sequence + delta) % _SEQUENCE_MODULUS
         entry.add(KnownBatch(sequence, last_sequence, last_offset, delta, timestamp_ms))
@@ -130,8 +138,17 @@ class ProducerStates:
         """Take an entry over from a snapshot."""
         self._entries[producer_id] = entry
 
+    def restore_transactions(self) -> None:
+        """All entries of a snapshot have been taken over."""
+        self.transactions.restore(
+            (producer_id, entry.current_txn_first_offset)
+            for producer_id, entry in self._entries.items()
+            if entry.current_txn_first_offset != NO_OFFSET
+        )
+
     def clear(self) -> None:
         self._entries.clear()
+        self.transactions = OpenTransactions()
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have not written for so long; returns how many."""
@@ -148,8 +165,22 @@ class ProducerStates:
         entry = ProducerEntry(header.producer_epoch, timestamp_ms)
         if old is not None:
             entry.coordinator_epoch = old.coordinator_epoch
+            entry.current_txn_first_offset = old.current_txn_first_offset
         self._entries[header.producer_id] = entry
         return entry
+
+    def _record_transaction(self, header: BatchHeader, entry: ProducerEntry, last_offset: int) -> None:
+        if header.is_control:
+            entry.current_txn_first_offset = NO_OFFSET
+            self.transactions.decide(header.producer_id, last_offset)
+        elif entry.current_txn_first_offset == NO_OFFSET:
+            entry.current_txn_first_offset = last_offset - header.last_offset_delta
+            self.transactions.begin(header.producer_id, entry.current_txn_first_offset)
+
+
+def _has_no_sequence(header: BatchHeader) -> bool:
+    """Whether it is a marker or a batch of a coordinator."""
+    return header.base_sequence < 0 and header.attributes & _TRANSACTION_BITS != 0
 
 
 def _duplicate_or_gap(header: BatchHeader, entry: ProducerEntry) -> KnownBatch:
