@@ -15,7 +15,14 @@ from typing import Any, Final, NamedTuple
 from martlet.broker.handlers import SERVED
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import build_batch
-from martlet.wire.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, encode_fetch_request
+from martlet.wire.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+    encode_fetch_request,
+)
 from martlet.wire.headers import encode_request_frame
 from martlet.wire.layout import FieldLayout, StructLayout, message_layout
 from martlet.wire.message_codec import encode
@@ -162,8 +169,10 @@ class Corpus:
             )
             for _ in range(chance.randrange(3))
         ]
+        replica = ReplicaState(chance.choice((-1, -1, -1, -2, 1)))
         return FetchRequest(
-            replica_id=chance.choice((-1, -1, -1, -2, 1)),
+            replica_id=replica.replica_id,
+            replica_state=replica,
             max_wait_ms=0,
             min_bytes=chance.choice((0, 1, 100)),
             max_bytes=chance.choice((10_000, 1 << 20, 0)),
@@ -171,7 +180,7 @@ class Corpus:
             session_id=chance.choice((0, 0, 5)),
             session_epoch=chance.choice((-1, -1, 0, 1)),
             topics=topics,
-            forgotten=[ForgottenTopic(*self._topic(version), [0, 1])] if chance.random() < 0.2 else (),
+            forgotten_topics_data=[ForgottenTopic(*self._topic(version), [0, 1])] if chance.random() < 0.2 else (),
             rack_id=chance.choice(("", "rack")),
         )
 

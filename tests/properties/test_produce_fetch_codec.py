@@ -20,6 +20,8 @@ from martlet.base.errors import ProtocolViolation
 from martlet.wire import fetch, produce
 from martlet.wire.leader_hints import CurrentLeader, NodeEndpoint
 from martlet.wire.primitives import Buffer
+from tests.properties.test_message_codec import messages
+from tests.unit.wire.message_catalogue import schema_class, to_schema
 
 int16s = st.integers(-(1 << 15), (1 << 15) - 1)
 int32s = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -203,119 +205,17 @@ def test_produce_responses_are_kios(
 
 # Fetch
 
-fetch_partitions = st.builds(
-    fetch.FetchPartition, int32s, int32s, int64s, int32s, int64s, int32s, topic_ids, st.just((1 << 63) - 1) | int64s
-)
-fetch_requests = st.builds(
-    fetch.FetchRequest,
-    replica_id=st.just(-1) | int32s,
-    max_wait_ms=durations_ms,
-    min_bytes=int32s,
-    max_bytes=int32s,
-    isolation_level=st.integers(-128, 127),
-    session_id=int32s,
-    session_epoch=int32s,
-    topics=topics_of(fetch_partitions),
-    forgotten=topics_of(int32s),
-    rack_id=texts,
-    cluster_id=st.none() | texts,
-    replica_epoch=st.just(-1) | int64s,
-)
-
-
-def kio_fetch_partition(version: int, wanted: fetch.FetchPartition) -> Any:
-    values: dict[str, Any] = {
-        "partition": wanted.partition,
-        "fetch_offset": wanted.fetch_offset,
-        "partition_max_bytes": wanted.partition_max_bytes,
-    }
-    if version >= 5:
-        values["log_start_offset"] = wanted.log_start_offset
-    if version >= 9:
-        values["current_leader_epoch"] = wanted.current_leader_epoch
-    if version >= 12:
-        values["last_fetched_epoch"] = wanted.last_fetched_epoch
-    if version >= 17 and any(wanted.replica_directory_id):
-        values["replica_directory_id"] = UUID(bytes=wanted.replica_directory_id)
-    if version >= 18:
-        values["high_watermark"] = wanted.high_watermark
-    return kio_class("fetch", version, "request", "FetchPartition")(**values)
-
-
-def kio_fetch_request(version: int, request: fetch.FetchRequest) -> Any:
-    topic_class = kio_class("fetch", version, "request", "FetchTopic")
-    values: dict[str, Any] = {
-        "max_wait": milliseconds(request.max_wait_ms),
-        "min_bytes": request.min_bytes,
-        "max_bytes": request.max_bytes,
-        "isolation_level": request.isolation_level,
-        "topics": tuple(
-            topic_class(
-                **topic_key(version, 13, name, topic_id, "topic"),  # type: ignore[arg-type]
-                partitions=tuple(kio_fetch_partition(version, wanted) for wanted in partitions),
-            )
-            for name, topic_id, partitions in request.topics
-        ),
-    }
-    if version >= 7:
-        forgotten_class = kio_class("fetch", version, "request", "ForgottenTopic")
-        values |= {"session_id": request.session_id, "session_epoch": request.session_epoch}
-        values["forgotten_topics_data"] = tuple(
-            forgotten_class(**topic_key(version, 13, name, topic_id, "topic"), partitions=tuple(indexes))  # type: ignore[arg-type]
-            for name, topic_id, indexes in request.forgotten
-        )
-    if version >= 11:
-        values["rack_id"] = request.rack_id
-    if version >= 12:
-        values["cluster_id"] = request.cluster_id
-    if version < 15:
-        values["replica_id"] = request.replica_id
-    else:
-        state = kio_class("fetch", version, "request", "ReplicaState")
-        values["replica_state"] = state(replica_id=request.replica_id, replica_epoch=request.replica_epoch)
-    return kio_class("fetch", version, "request", "FetchRequest")(**values)
-
-
-def wanted_in_version(version: int, wanted: fetch.FetchPartition) -> fetch.FetchPartition:
-    plain = fetch.FetchPartition(wanted.partition)
-    since = {
-        "log_start_offset": 5,
-        "current_leader_epoch": 9,
-        "last_fetched_epoch": 12,
-        "replica_directory_id": 17,
-        "high_watermark": 18,
-    }
-    return wanted._replace(**{name: getattr(plain, name) for name, first in since.items() if version < first})
-
-
-def request_in_version(version: int, request: fetch.FetchRequest) -> fetch.FetchRequest:
-    plain = fetch.FetchRequest()
-    since = {"session_id": 7, "session_epoch": 7, "rack_id": 11, "cluster_id": 12, "replica_epoch": 15}
-    return request._replace(
-        **{name: getattr(plain, name) for name, first in since.items() if version < first},
-        topics=[
-            fetch.FetchTopic(
-                *our_topic(version, 13, name or "", topic_id or b""),
-                [wanted_in_version(version, wanted) for wanted in partitions],
-            )
-            for name, topic_id, partitions in request.topics
-        ],
-        forgotten=[
-            fetch.ForgottenTopic(*our_topic(version, 13, name or "", topic_id or b""), indexes)
-            for name, topic_id, indexes in (request.forgotten if version >= 7 else [])
-        ],
-    )
-
 
 @every_fetch_version
-@given(fetch_requests)
+@given(st.data())
 @quickly
-def test_fetch_requests_are_kios(version: int, request: fetch.FetchRequest) -> None:
-    entity = kio_fetch_request(version, request)
+def test_fetch_requests_are_kios(version: int, data: st.DataObject) -> None:
+    request, _ = data.draw(messages(st.just((fetch.FetchRequest, version))))
+    entity = to_schema(request, schema_class(fetch.FetchRequest, version))
     expected = written(entity)
     assert fetch.encode_fetch_request(version, request) == expected
     assert read_by_kio(entity, expected) == entity
-    assert fetch.parse_fetch_request(memoryview(expected), version) == request_in_version(version, request)
+    assert fetch.parse_fetch_request(memoryview(expected), version) == request
 
 
 fetch_results = st.builds(
@@ -449,10 +349,11 @@ def sample(kind: str, version: int) -> bytes:
         wanted = fetch.FetchPartition(1, 2, 3, 4, 5, 6, bytes(range(16)), 8)
         request = fetch.FetchRequest(
             topics=[fetch.FetchTopic("topic", bytes(range(16)), [wanted, wanted])],
-            forgotten=[fetch.ForgottenTopic("other", bytes(range(16)), [1, 2])],
+            forgotten_topics_data=[fetch.ForgottenTopic("other", bytes(range(16)), [1, 2])],
             rack_id="rack",
             cluster_id="cluster",
             replica_id=4,
+            replica_state=fetch.ReplicaState(4, 5),
         )
         return fetch.encode_fetch_request(version, request)
     aborted = [fetch.AbortedTransaction(1, 2)]

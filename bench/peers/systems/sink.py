@@ -84,7 +84,7 @@ class Sink:
         for topic in parse_fetch_request(body, version).topics:
             results = []
             for wanted in topic.partitions:
-                batch = self._batches.get((topic.name or "", wanted.partition), b"")
+                batch = self._batches.get((topic.topic or "", wanted.partition), b"")
                 batch = _OFFSET.pack(wanted.fetch_offset) + batch[_OFFSET.size :] if batch else b""
                 results.append(
                     FetchPartitionResult(
@@ -95,7 +95,7 @@ class Sink:
                         records=batch,
                     )
                 )
-            topics.append((topic.name, None, results))
+            topics.append((topic.topic, None, results))
         return b"".join(encode_fetch_response(version, topics))
 
     def _metadata(self, body: memoryview, version: int) -> bytes:

@@ -75,6 +75,7 @@ from martlet.log.options import LogOptions
 from martlet.observe.exposition import MetricsRegistry
 from martlet.observe.loop_lag import LoopLagProbe
 from martlet.observe.metrics import NO_API, BrokerMetrics
+from martlet.wire import fetch
 from martlet.wire.api_keys import ApiKey, api_name
 from martlet.wire.message_codec import prepare
 from martlet.wire.records.index import codec_name
@@ -476,6 +477,7 @@ async def prepare_codecs(registry: Mapping[int, Api]) -> None:
         if isinstance(api, MessageApi):
             prepare(api.request, api.versions.last)
             await asyncio.sleep(_WARM_UP_PAUSE_SECONDS)
+    prepare(fetch.FetchRequest, fetch.VERSIONS[-1])
 
 
 def follow_metadata(partitions: PartitionTable, image: MetadataImage, delta: ImageDelta) -> None:

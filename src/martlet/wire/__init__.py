@@ -4,7 +4,7 @@ Rules: nothing here does I/O, knows a clock or keeps state beyond one connection
 sends, a decoder either returns a value or raises ProtocolViolation (or, inside a batch, ApiError), after work bounded
 by the number of bytes that came, not by a number they contain.
 
-Two ways to decode, on purpose. Messages (`messages/`, `message_codec`) are generated from the protocol's schema and
-serve every API but two. Produce and Fetch (`produce`, `fetch`) carry the data, so they are written by hand and never
-copy it.
+Two ways to decode, on purpose. The codecs of messages (`messages/`, `message_codec`) are generated from the protocol's
+schema. Produce and the responses of Fetch (`produce`, `fetch`) carry records, so their codecs are written by hand and
+never copy them.
 """

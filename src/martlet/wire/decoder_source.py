@@ -8,7 +8,7 @@ are left to `wire.primitives`.
 Invariants:
 
 1. Before elements of an array are read, their number has been checked against the bytes left (each takes its minimum)
-   and taken off the budget. Tagged fields count as elements.
+   and taken off the budget. Tagged fields beyond those that the struct knows count as elements.
 2. Every turn of a loop consumes at least one byte or ends the decoding.
 3. What the generated function may raise on any bytes: ProtocolViolation; struct.error and IndexError, which mean that
    the data ended; UnicodeDecodeError. `wire.message_codec` turns the last three into the first.
@@ -16,8 +16,7 @@ Invariants:
 Proved by: tests/unit/wire/test_message_bytes.py, tests/properties/test_message_codec.py
 """
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from struct import Struct, unpack_from
 from typing import Any, NoReturn
@@ -25,7 +24,7 @@ from typing import Any, NoReturn
 from martlet.base.errors import ProtocolViolation
 from martlet.wire import primitives
 from martlet.wire.codec_source import SourceWriter
-from martlet.wire.layout import FORMAT_BYTES, FieldLayout, StructLayout
+from martlet.wire.layout import FORMAT_BYTES, FieldLayout, StructLayout, class_fields, is_named_tuple
 
 
 def compile_decoder(layout: StructLayout, title: str, *, ignore_rest: bool = False) -> Callable[[bytes, int, int], Any]:
@@ -44,6 +43,7 @@ def decoder_source(layout: StructLayout) -> str:
 def _write_decoder(layout: StructLayout, *, ignore_rest: bool = False) -> SourceWriter:
     out = SourceWriter()
     out.provide(
+        new=tuple.__new__,
         unpack_from=unpack_from,
         underflow=primitives.underflow,
         reject_null=_reject_null,
@@ -91,29 +91,51 @@ class _StructReader:
         message_class = self._layout.message_class
         if message_class is None:
             return "None"
+        made = self._out.constant("C", message_class)
+        names = class_fields(message_class)
+        if is_named_tuple(message_class):
+            defaults = message_class._field_defaults
+            values = (self._values.get(name) or self._out.constant("default", defaults[name]) for name in names)
+            return f"new({made}, ({', '.join(values)},))"
         arguments: list[str] = []
         positional = True
-        for field in dataclasses.fields(message_class):
-            value = self._values.get(field.name)
+        for name in names:
+            value = self._values.get(name)
             if value is None:
                 positional = False
             else:
-                arguments.append(value if positional else f"{field.name}={value}")
-        return f"{self._out.constant('C', message_class)}({', '.join(arguments)})"
+                arguments.append(value if positional else f"{name}={value}")
+        return f"{made}({', '.join(arguments)})"
+
+    def read_rows(self, value: str) -> None:
+        """Writes the code for `n` structs of fixed width, which one `struct` iterator reads."""
+        layout, names = self._fixed_run(self._layout.fields)
+        rows = self._out.constant("rows", layout.iter_unpack)
+        row = ", ".join(names)
+        self._out.line(
+            f"{value} = [{self._construction()} for {row}, in {rows}(data[p : p + n * {layout.size}])] if n else []"
+        )
+        self._out.line(f"p += n * {layout.size}")
+
+    def _fixed_run(self, fields: Sequence[FieldLayout]) -> tuple[Struct, list[str]]:
+        """How to unpack neighbouring fields of fixed width, and the variables for those that are kept."""
+        layout = Struct(">" + "".join(f.format if f.is_kept else f"{FORMAT_BYTES[f.format]}x" for f in fields))
+        names = []
+        for field in fields:
+            if field.is_kept:
+                self._values[field.name] = name = self._out.fresh("v")
+                names.append(name)
+        return layout, names
 
     def _read_fixed_run(self, fields: list[FieldLayout]) -> None:
-        layout = Struct(">" + "".join(f.format if f.is_kept else f"{FORMAT_BYTES[f.format]}x" for f in fields))
-        kept = [field for field in fields if field.is_kept]
-        names = [self._out.fresh("v") for _ in kept]
-        if kept:
+        layout, names = self._fixed_run(fields)
+        if names:
             unpack = self._out.constant("unpack", layout.unpack_from)
             self._out.line(f"({', '.join(names)},) = {unpack}(data, p)")
         else:
             with self._out.block(f"if size - p < {layout.size}:"):
                 self._out.line("underflow(p)")
         self._out.line(f"p += {layout.size}")
-        for field, name in zip(kept, names, strict=True):
-            self._values[field.name] = name
 
     def _read_field(self, field: FieldLayout) -> str:
         """Writes the code for one field and returns the variable that holds it."""
@@ -194,6 +216,8 @@ class _StructReader:
         elif field.kind == "fixed":
             self._out.line(f'{value} = list(unpack_from(f">{{n}}{field.format}", data, p)) if n else []')
             self._out.line(f"p += n * {FORMAT_BYTES[field.format]}")
+        elif field.struct is not None and _is_row(field.struct):
+            _StructReader(self._out, field.struct).read_rows(value)
         else:
             self._out.line(f"{value} = []")
             with self._out.block("for _ in range(n):"):
@@ -205,8 +229,10 @@ class _StructReader:
                 self._out.line(f"{value}.append({element})")
 
     def _read_tagged_section(self) -> None:
+        known = 0
         for _, field in self._layout.tagged_fields:
             if field.is_kept:
+                known += 1
                 self._keep(field, value := self._out.fresh("v"))
                 self._out.line(f"{value} = {self._default(field)}")
         tag, end = self._out.fresh("tag"), self._out.fresh("end")
@@ -215,7 +241,7 @@ class _StructReader:
             self._out.line("p += 1")
         with self._out.block("else:"):
             self._out.line("n, p = read_tagged_count(data, p)")
-            self._spend_budget("n")
+            self._spend_budget(f"max(n - {known}, 0)" if known else "n")
             self._out.line(f"{tag} = -1")
             with self._out.block("for _ in range(n):"):
                 self._out.line(f"{tag}, {end}, p = read_tag(data, p, {tag})")
@@ -235,7 +261,9 @@ class _StructReader:
             self._out.line(f"reject_tag_size({tag}, p, {end})")
 
     def _default(self, field: FieldLayout) -> str:
-        return "[]" if field.is_array and field.default is not None else repr(field.default)
+        if field.is_array and field.default is not None:
+            return "[]"
+        return repr(field.default) if field.struct is None else self._out.constant("default", field.default)
 
     def _spend_budget(self, count: str) -> None:
         self._out.line(f"budget -= {count}")
@@ -245,6 +273,12 @@ class _StructReader:
 
 def _is_fixed(field: FieldLayout) -> bool:
     return field.kind == "fixed" and not field.is_array
+
+
+def _is_row(struct: StructLayout) -> bool:
+    """Whether all its values follow each other at fixed places, and some are kept."""
+    is_kept = struct.message_class is not None and any(field.is_kept for field in struct.fields)
+    return is_kept and not struct.is_flexible and all(map(_is_fixed, struct.fields))
 
 
 def _reject_null(position: int) -> NoReturn:

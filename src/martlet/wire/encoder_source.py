@@ -15,8 +15,9 @@ from collections.abc import Callable
 from struct import Struct, pack
 from typing import Any
 
+from martlet.base.invariant import invariant
 from martlet.wire.codec_source import SourceWriter
-from martlet.wire.layout import FieldLayout, StructLayout
+from martlet.wire.layout import FORMAT_BYTES, FieldLayout, StructLayout, class_fields, is_named_tuple
 from martlet.wire.primitives import STRING_BYTES_MAX, write_uvarint
 
 
@@ -52,15 +53,25 @@ class _Writer:
 
     def write_struct(self, layout: StructLayout, source: str | None, target: str) -> None:
         """`source` is the expression of the object, None for a struct our classes do not have."""
+        values = {} if source is None or layout.message_class is None else self._values(layout.message_class, source)
         for field in layout.fields:
-            self._write_field(field, layout.is_flexible, self._value(field, source), target)
+            self._write_field(field, layout.is_flexible, values.get(field.name) or _default(field), target)
         if not layout.is_flexible:
             return
-        kept = [(tag, field) for tag, field in layout.tagged_fields if field.is_kept]
-        if kept and source is not None:
-            self._write_tagged_section(kept, source, target)
+        tagged = [(tag, field, values[field.name]) for tag, field in layout.tagged_fields if field.name in values]
+        if tagged:
+            self._write_tagged_section(tagged, target)
         else:
             self._formats.append("x")
+
+    def _values(self, message_class: type[Any], source: str) -> dict[str, str]:
+        """The expression of every field of an object; a plain tuple may stand for a named one."""
+        names = class_fields(message_class)
+        if not is_named_tuple(message_class):
+            return {name: f"{source}.{name}" for name in names}
+        values = {name: self._out.fresh("f") for name in names}
+        self._out.line(f"({', '.join(values.values())},) = {source}")
+        return values
 
     def flush(self, target: str) -> None:
         """Write out the values of fixed width gathered so far."""
@@ -75,14 +86,6 @@ class _Writer:
     def _gather(self, format_: str, argument: str) -> None:
         self._formats.append(format_)
         self._arguments.append(argument)
-
-    def _value(self, field: FieldLayout, source: str | None) -> str | None:
-        """The expression of a field's value, None for a struct that has to be made of defaults."""
-        if field.is_kept and source is not None:
-            return f"{source}.{field.name}"
-        if field.kind == "struct" and not field.is_array and not field.is_nullable:
-            return None
-        return repr(field.default)
 
     def _write_field(self, field: FieldLayout, is_flexible: bool, value: str | None, target: str) -> None:
         if value is None or (field.struct is not None and not field.is_array and not field.is_nullable):
@@ -162,24 +165,37 @@ class _Writer:
             self._write_plain(field, is_flexible, item, target)
             self.flush(target)
 
-    def _write_tagged_section(self, fields: list[tuple[int, FieldLayout]], source: str, target: str) -> None:
+    def _write_tagged_section(self, tagged: list[tuple[int, FieldLayout, str]], target: str) -> None:
+        """A section of fewer than 128 fields with tags below 128: of each, and of their number, one byte."""
+        invariant(tagged[-1][0] < 128, "the tag of a field we write takes one byte")
         self.flush(target)
-        count, section = self._out.fresh("count"), self._out.fresh("section")
-        self._out.line(f"{count} = 0")
-        self._out.line(f"{section} = bytearray()")
-        for tag, field in fields:
-            part = self._out.fresh("part")
-            value = f"{source}.{field.name}"
-            with self._out.block(f"if {value} != {field.default!r}:"):
-                self._out.line(f"{count} += 1")
-                self._out.line(f"{part} = bytearray()")
-                self._write_field(field, True, value, part)
-                self.flush(part)
-                self._out.line(f"write_uvarint({section}, {tag})")
-                self._out.line(f"write_uvarint({section}, len({part}))")
-                self._out.line(f"{section} += {part}")
-        self._out.line(f"write_uvarint({target}, {count})")
-        self._out.line(f"{target} += {section}")
+        present = [self._out.fresh("is_set") for _ in tagged]
+        for name, (_, field, value) in zip(present, tagged, strict=True):
+            default = repr(field.default) if field.struct is None else self._out.constant("default", field.default)
+            self._out.line(f"{name} = {value} != {default}")
+        self._out.line(f"{target}.append({' + '.join(present)})")
+        for name, (tag, field, value) in zip(present, tagged, strict=True):
+            with self._out.block(f"if {name}:"):
+                if field.kind == "fixed" and not field.is_array:
+                    self._gather("B", str(tag))
+                    self._gather("B", str(FORMAT_BYTES[field.format]))
+                    self._gather(field.format, value)
+                    self.flush(target)
+                else:
+                    part = self._out.fresh("part")
+                    self._out.line(f"{part} = bytearray()")
+                    self._write_field(field, True, value, part)
+                    self.flush(part)
+                    self._out.line(f"{target}.append({tag})")
+                    self._out.line(f"write_uvarint({target}, len({part}))")
+                    self._out.line(f"{target} += {part}")
+
+
+def _default(field: FieldLayout) -> str | None:
+    """The expression of a field that our class lacks, None for a struct that has to be made of defaults."""
+    if field.kind == "struct" and not field.is_array and not field.is_nullable:
+        return None
+    return repr(field.default)
 
 
 def _null(field: FieldLayout, is_flexible: bool) -> bytes:

@@ -6,8 +6,8 @@ from.
 
 How it works: the schema library has one class per message and version, with the wire type of every field in its
 metadata. `message_layout` walks it together with our one class for all versions and pairs fields by name: see
-`wire.messages` for the differences in naming. A field of the schema that our class lacks stays in the layout, marked as
-not kept: it is read over and written at its default.
+`wire.messages` for the differences in naming. Our class is a dataclass, or a named tuple where speed matters. A field
+of the schema that our class lacks stays in the layout, marked as not kept: it is read over and written at its default.
 
 Proved by: tests/unit/wire/test_message_layout.py, tests/unit/wire/test_message_schemas.py
 """
@@ -61,7 +61,7 @@ class FieldLayout:
     is_array: bool
     is_nullable: bool
     is_kept: bool
-    default: Any  # None for a struct, whose default is made of those of its fields
+    default: Any  # None for an untagged struct, whose default is made of those of its fields
 
     @property
     def kind(self) -> str:
@@ -139,9 +139,22 @@ def message_kind(message_class: type[Any]) -> str:
     return "data"
 
 
+def class_fields(message_class: type[Any]) -> tuple[str, ...]:
+    """The names of the fields of one of our classes, in the order in which it is constructed."""
+    if is_named_tuple(message_class):
+        names: tuple[str, ...] = message_class._fields
+        return names
+    return tuple(field.name for field in dataclasses.fields(message_class))
+
+
+def is_named_tuple(message_class: type[Any]) -> bool:
+    """Whether the class is a named tuple rather than a dataclass."""
+    return issubclass(message_class, tuple)
+
+
 def _struct_layout(schema: type[Any], our_module: types.ModuleType) -> StructLayout:
     message_class = getattr(our_module, schema.__name__, None)
-    our_names = {field.name for field in dataclasses.fields(message_class)} if message_class else set()
+    our_names = set(class_fields(message_class)) if message_class else set()
     plain: list[FieldLayout] = []
     tagged: list[tuple[int, FieldLayout]] = []
     for field in dataclasses.fields(schema):
@@ -150,12 +163,20 @@ def _struct_layout(schema: type[Any], our_module: types.ModuleType) -> StructLay
         if tag is None:
             plain.append(layout)
         else:
-            invariant(layout.is_array or layout.kind != "struct", "no generated message has a struct as a tagged field")
-            tagged.append((int(tag), layout))
+            tagged.append((int(tag), _with_shared_default(layout)))
     tagged.sort(key=lambda entry: entry[0])
     is_flexible = bool(schema.__flexible__)
     invariant(is_flexible or not tagged, f"{schema.__name__}: only flexible versions have tagged fields")
     return StructLayout(schema.__name__, message_class, is_flexible, tuple(plain), tuple(tagged))
+
+
+def _with_shared_default(field: FieldLayout) -> FieldLayout:
+    """A tagged field; a struct that is left out is the same object in all messages."""
+    message_class = None if field.struct is None else field.struct.message_class
+    if message_class is None or field.is_array or field.is_nullable:
+        return field
+    invariant(is_named_tuple(message_class), f"{field.name} is shared, so its class must be a named tuple")
+    return dataclasses.replace(field, default=message_class())
 
 
 def _field_layout(field: "dataclasses.Field[Any]", our_names: set[str], our_module: types.ModuleType) -> FieldLayout:

@@ -218,7 +218,7 @@ class FakeLeader(FakeBroker):
 
     async def _fetch(self, request: FetchRequest, version: int) -> bytes:
         assert version >= 17
-        assert (request.replica_id, request.replica_epoch) == ME
+        assert tuple(request.replica) == ME
         assert request.cluster_id == SECRET
         self.positions.append({(t.topic_id or b"", p.partition): p for t in request.topics for p in t.partitions})
         loop = asyncio.get_running_loop()

@@ -52,6 +52,7 @@ from martlet.wire.fetch import (
     FetchPartitionResult,
     FetchRequest,
     FetchTopic,
+    ReplicaState,
     encode_fetch_request,
     parse_fetch_response,
 )
@@ -241,10 +242,22 @@ class ReplicaTableBench:
         produce.start(self.services, LINK, memoryview(bytearray(b"".join(chunks))), answer.reply)
         return answer
 
-    def fetch(self, *asked: FetchPartition, version: int = 18, **request: Any) -> FetchAnswer:
+    def fetch(
+        self,
+        *asked: FetchPartition,
+        version: int = 18,
+        replica_id: int = -1,
+        replica_epoch: int = -1,
+        **request: Any,
+    ) -> FetchAnswer:
         """A reader's fetch, unless the request names a replica."""
         name, topic_id = (None, TOPIC_ID) if version >= 13 else ("orders", None)
-        whole = FetchRequest(topics=[FetchTopic(name, topic_id, list(asked))], **request)
+        whole = FetchRequest(
+            replica_id=replica_id,
+            replica_state=ReplicaState(replica_id, replica_epoch),
+            topics=[FetchTopic(name, topic_id, list(asked))],
+            **request,
+        )
         answer = FetchAnswer(ApiKey.FETCH, version)
         frame = memoryview(encode_fetch_request(version, whole))
         fetch.start(self.services, LINK, frame, answer.reply)

@@ -293,7 +293,7 @@ class FakeBroker:
         topics = []
         found = False
         for topic in request.topics:
-            name = topic.name or self.cluster.name_of(topic.topic_id)
+            name = topic.topic or self.cluster.name_of(topic.topic_id)
             results = []
             for wanted in topic.partitions:
                 partition = TopicPartition(name, wanted.partition)
@@ -310,7 +310,7 @@ class FakeBroker:
                         records=bytes(log[start:]),
                     )
                 )
-            topics.append((topic.name, topic.topic_id, results))
+            topics.append((topic.topic, topic.topic_id, results))
         if not found:
             await asyncio.sleep(min(request.max_wait_ms, 20) / 1000)
         return b"".join(encode_fetch_response(version, topics=topics))

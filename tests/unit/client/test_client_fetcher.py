@@ -39,7 +39,7 @@ def refusing(code: ErrorCode, times: int, broker: FakeBroker, **fields: Any) -> 
         if len(broker.asked(ApiKey.FETCH)) > times:
             return None
         topics = [
-            (t.name, t.topic_id, [FetchPartitionResult(p.partition, code, **fields) for p in t.partitions])
+            (t.topic, t.topic_id, [FetchPartitionResult(p.partition, code, **fields) for p in t.partitions])
             for t in request.topics
         ]
         return b"".join(encode_fetch_response(version, topics))
@@ -310,7 +310,7 @@ def sending_to(replica: int, broker: FakeBroker) -> Any:
             return None
         topics = [
             (
-                topic.name,
+                topic.topic,
                 topic.topic_id,
                 [FetchPartitionResult(one.partition, preferred_read_replica=replica) for one in topic.partitions],
             )

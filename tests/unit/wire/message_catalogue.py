@@ -125,7 +125,7 @@ def _to_schema_value(message: Any, field: "dataclasses.Field[Any]") -> Any:
 
 
 def _element_to_schema(value: Any, wire_type: str, field: "dataclasses.Field[Any]") -> Any:
-    if dataclasses.is_dataclass(value):
+    if dataclasses.is_dataclass(value) or hasattr(value, "_fields"):
         return to_schema(value, _struct_of(field.type))
     if wire_type == "uuid":
         return uuid.UUID(bytes=value) if any(value) else None

@@ -6,19 +6,19 @@ from martlet.base.errors import ProtocolViolation
 from martlet.wire.fetch import (
     UNKNOWN_HIGH_WATERMARK,
     VERSIONS,
-    CurrentLeader,
     EpochEndOffset,
     FetchPartition,
     FetchPartitionResult,
     FetchRequest,
     FetchTopic,
-    NodeEndpoint,
+    ReplicaState,
     SnapshotId,
     encode_fetch_request,
     encode_fetch_response,
     parse_fetch_request,
     parse_fetch_response,
 )
+from martlet.wire.leader_hints import CurrentLeader, NodeEndpoint
 from martlet.wire.primitives import Buffer
 from martlet.wire.topic_fields import ELEMENTS_MAX
 
@@ -77,17 +77,17 @@ def test_defaults_say_nothing_wrong(version: int) -> None:
 @every_version
 def test_a_session_less_request_reads_back_with_defaults(version: int) -> None:
     parsed = parse_fetch_request(request(version, FetchPartition(2, fetch_offset=55)), version)
-    assert (parsed.replica_id, parsed.session_id, parsed.session_epoch, parsed.rack_id) == (-1, 0, -1, "")
-    assert parsed.forgotten == []
+    assert (parsed.replica, parsed.session_id, parsed.session_epoch, parsed.rack_id) == (ReplicaState(), 0, -1, "")
+    assert not parsed.forgotten_topics_data
     assert parsed.topics[0].partitions == [FetchPartition(2, fetch_offset=55)]
     assert parsed.topics[0].partitions[0].high_watermark == UNKNOWN_HIGH_WATERMARK
 
 
 @pytest.mark.parametrize("version", [15, 18])
 def test_a_replica_names_itself_in_a_tag(version: int) -> None:
-    body = encode_fetch_request(version, FetchRequest(replica_id=5, replica_epoch=77, cluster_id="c"))
+    body = encode_fetch_request(version, FetchRequest(replica_state=ReplicaState(5, 77), cluster_id="c"))
     parsed = parse_fetch_request(body, version)
-    assert (parsed.replica_id, parsed.replica_epoch, parsed.cluster_id) == (5, 77, "c")
+    assert (parsed.replica, parsed.cluster_id) == ((5, 77), "c")
 
 
 @every_version
@@ -121,7 +121,7 @@ def test_partitions_that_end_outside_the_message_are_refused() -> None:
 def test_i2_all_topics_together_may_have_so_many_partitions_only() -> None:
     half = ELEMENTS_MAX // 2
     topic = b"\0\1t" + half.to_bytes(4, "big") + bytes(16 * half)
-    with pytest.raises(ProtocolViolation, match="more than"):
+    with pytest.raises(ProtocolViolation, match="more elements"):
         parse_fetch_request(bytes(17) + b"\0\0\0\2" + topic * 2, 4)
 
 
@@ -146,7 +146,7 @@ def test_unknown_tags_are_skipped_everywhere() -> None:
     )
     parsed = parse_fetch_request(body, 18)
     assert len(parsed.topics[0].partitions) == 1
-    assert parsed.forgotten == [(None, TOPIC_ID, [0])]
+    assert parsed.forgotten_topics_data == [(None, TOPIC_ID, [0])]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from martlet.base.ids import Member
 from martlet.broker.following.partition import Followed
 from martlet.replication.follower import FetchPosition
-from martlet.wire.fetch import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
+from martlet.wire.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState, encode_fetch_request
 
 PARTITION_BYTES_MAX: Final = 1 << 20
 OLDEST_VERSION: Final = 15
@@ -51,8 +51,7 @@ class Ask:
         if self._encoded is not None and self._encoded[:2] == (version, wait_ms):
             return self._encoded[2]
         request = FetchRequest(
-            replica_id=identity.me.broker,
-            replica_epoch=identity.me.incarnation,
+            replica_state=ReplicaState(*identity.me),
             cluster_id=identity.secret,
             max_wait_ms=wait_ms,
             max_bytes=self.bytes_max,

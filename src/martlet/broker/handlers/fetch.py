@@ -48,7 +48,7 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
         reply.send(encode_fetch_response(version, (), error_code=error))
         return
     request = without_repeats(request)
-    if request.replica_id in _CONSUMER_REPLICA_IDS:
+    if request.replica.replica_id in _CONSUMER_REPLICA_IDS:
         WaitingFetch(broker, request, link, reply).start()
         return
     try:
@@ -66,7 +66,7 @@ def refused_everywhere(
 ) -> list[tuple[str | None, bytes | None, list[FetchPartitionResult]]]:
     """An answer that refuses every partition asked for."""
     return [
-        (topic.name, topic.topic_id, [FetchPartitionResult(asked.partition, code) for asked in topic.partitions])
+        (topic.topic, topic.topic_id, [FetchPartitionResult(asked.partition, code) for asked in topic.partitions])
         for topic in request.topics
     ]
 
@@ -79,7 +79,7 @@ def without_repeats(request: FetchRequest) -> FetchRequest:
     seen: dict[tuple[object, int], None] = {}
     topics = []
     for topic in request.topics:
-        name = topic.name if topic.topic_id is None else topic.topic_id
+        name = topic.topic if topic.topic_id is None else topic.topic_id
         fresh = [asked for asked in topic.partitions if (name, asked.partition) not in seen]
         seen.update(((name, asked.partition), None) for asked in fresh)
         topics.append(topic._replace(partitions=list({asked.partition: asked for asked in fresh}.values())))

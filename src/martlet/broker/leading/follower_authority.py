@@ -21,7 +21,7 @@ def check_replica(request: FetchRequest, image: MetadataImage) -> Member:
     A process whose lease has just run out is still let in: it is the one that is registered, what it holds it holds,
     and the in-sync set is another matter.
     """
-    member = Member(BrokerId(request.replica_id), Incarnation(request.replica_epoch))
+    member = Member(BrokerId(request.replica.replica_id), Incarnation(request.replica.replica_epoch))
     secret, shown = image.replica_secret, request.cluster_id or ""
     knows_secret = hmac.compare_digest(secret.encode(), shown.encode())
     broker = image.broker(member.broker)

@@ -27,9 +27,9 @@ from martlet.wire.fetch import (
     FetchPartition,
     FetchPartitionResult,
     FetchRequest,
-    NodeEndpoint,
     encode_fetch_response,
 )
+from martlet.wire.leader_hints import NodeEndpoint
 
 _FIRST_FROM_FOLLOWERS: Final = 11
 """Readers of older versions do not know that followers can serve them."""
@@ -101,7 +101,7 @@ class WaitingFetch:
         room = min(self._request.max_bytes, broker.settings.fetch_bytes_max)
         may_act = broker.partitions.may_act()
         for topic in self._request.topics:
-            name = topic.name
+            name = topic.topic
             if name is None:
                 known = broker.image.topic_by_id(TopicId(topic.topic_id or b""))
                 name = known.name if known is not None else None
@@ -122,7 +122,7 @@ class WaitingFetch:
                 if result is not None:
                     results.append(result)
             if results:
-                look.answer.append((topic.name, topic.topic_id, results))
+                look.answer.append((topic.topic, topic.topic_id, results))
         return look
 
     def _look_at(
