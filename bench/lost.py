@@ -34,8 +34,8 @@ from bench.lost_client import WORKS
 from bench.processes import HelperProcess, ProcessFailed
 from bench.report import Figure, say, value_at_most
 from bench.rounds import Context
+from martlet.broker.coordinators.internal_topic import partition_of_key
 from martlet.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
-from martlet.coordinator.shard_of import shard_of
 
 SECONDS_MAX: Final = 2.0
 PATIENCE_SECONDS: Final = 30.0
@@ -87,7 +87,7 @@ def measure(cluster: RunningCluster, library: str, topic: str, group: str) -> di
     old = cluster.leader_of(topic)
     good = [number for number in cluster.brokers if number != old]
     groups = {kind: _group_led_by(cluster, old, f"{group}-{kind}") for kind in ("at work", "new")}
-    shards = {(CONSUMER_OFFSETS_TOPIC, shard_of(name, _SHARDS)) for name in groups.values()}
+    shards = {(CONSUMER_OFFSETS_TOPIC, partition_of_key(name, _SHARDS)) for name in groups.values()}
     with ExitStack() as stack:
         clients = {
             f"{work}, {kind}": Client(library, work, cluster.servers_of(*numbers), topic, groups[kind])
@@ -120,7 +120,7 @@ def _group_led_by(cluster: RunningCluster, broker: int, prefix: str) -> str:
     """The name of a group that this broker coordinates."""
     partitions = cluster.metadata(CONSUMER_OFFSETS_TOPIC).topics[CONSUMER_OFFSETS_TOPIC].partitions
     names = (f"{prefix}-{number}" for number in itertools.count())
-    return next(name for name in names if partitions[shard_of(name, _SHARDS)].leader == broker)
+    return next(name for name in names if partitions[partition_of_key(name, _SHARDS)].leader == broker)
 
 
 def _is_led_by_another(cluster: RunningCluster, old: int, topic: str, partition: int) -> bool:

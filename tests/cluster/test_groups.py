@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
+from martlet.broker.coordinators.internal_topic import partition_of_key
 from martlet.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
-from martlet.coordinator.shard_of import shard_of
 from tests.cluster.running_cluster import RunningCluster
 
 SHARDS = 8
@@ -54,7 +54,7 @@ def member(cluster: RunningCluster, group: str, protocol: str) -> Consumer:
 
 
 def coordinator(cluster: RunningCluster, group: str) -> int:
-    return cluster.leader_of(CONSUMER_OFFSETS_TOPIC, shard_of(group, SHARDS))
+    return cluster.leader_of(CONSUMER_OFFSETS_TOPIC, partition_of_key(group, SHARDS))
 
 
 def read_and_commit(consumer: Consumer, count: int) -> list[int]:

@@ -32,11 +32,17 @@ from martlet.broker.administration.log_end_reports import LogEndReports
 from martlet.broker.administration.partition_admin import PartitionAdmin
 from martlet.broker.administration.producer_ids import ProducerIdPool
 from martlet.broker.administration.topic_admin import TopicAdmin
-from martlet.broker.coordinators.group_coordinator import GroupCoordinator
+from martlet.broker.coordinators.coordinator_host import CoordinatorHost
 from martlet.broker.coordinators.group_lag import GroupLag
-from martlet.broker.coordinators.group_settings import consumer_times, group_options, watch_groups
-from martlet.broker.coordinators.offsets_topic import OffsetsTopic
-from martlet.broker.coordinators.topics_view import ImageTopics
+from martlet.broker.coordinators.groups import (
+    GroupCoordinator,
+    ImageTopics,
+    consumer_times,
+    group_kind,
+    group_options,
+    offsets_topic,
+    watch_groups,
+)
 from martlet.broker.following.assignment import ReplicaFetching
 from martlet.broker.following.connection import ReplicaFetchOptions, ReplicaPorts
 from martlet.broker.following.request import ReplicaIdentity
@@ -81,7 +87,7 @@ from martlet.wire.message_codec import prepare
 from martlet.wire.records.index import codec_name
 
 if TYPE_CHECKING:
-    from martlet.groups.machine import GroupsMachine
+    pass
 
 logger = logging.getLogger(__name__)
 
@@ -380,19 +386,14 @@ class BrokerApp:
         self, feed: MetadataFeed, admin: TopicAdmin, partitions: PartitionTable, topic_settings: TopicSettings
     ) -> GroupCoordinator:
         settings = self.settings
-        topic = OffsetsTopic(
-            feed.image, admin, settings.offsets_topic_partitions, settings.offsets_topic_replication_factor
+        kind = group_kind(
+            group_options(settings, consumer_times(feed.image, topic_settings)),
+            ImageTopics(feed.image),
+            IdSource(self._ports.randomness),
+            self._metrics,
         )
-        options = group_options(settings, consumer_times(feed.image, topic_settings))
-        ids = IdSource(self._ports.randomness)
-
-        def make_machine() -> "GroupsMachine":
-            # With the first shard: a broker without groups starts sooner without all that belongs to them.
-            from martlet.groups.machine import GroupsMachine
-
-            return GroupsMachine(options, ImageTopics(feed.image), ids)
-
-        groups = GroupCoordinator(topic, partitions, make_machine, self._clock, self._metrics, self.fail)
+        topic = offsets_topic(settings, feed.image, admin)
+        groups = CoordinatorHost(kind, topic, partitions, self._clock, self._metrics, self.fail)
         self._stack.push_async_callback(groups.aclose)
         groups.start()
         feed.add_listener(groups.follow)

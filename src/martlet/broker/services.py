@@ -12,7 +12,7 @@ from martlet.broker.administration.config_admin import ConfigAdmin
 from martlet.broker.administration.partition_admin import PartitionAdmin
 from martlet.broker.administration.producer_ids import ProducerIdPool
 from martlet.broker.administration.topic_admin import TopicAdmin
-from martlet.broker.coordinators.group_coordinator import GroupCoordinator
+from martlet.broker.coordinators.groups import GroupCoordinator
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.broker.partitions.partition_table import PartitionTable

@@ -4,7 +4,7 @@ The broker's adapters are in `broker/coordinators`; tests bring a log that commi
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 LogEntry = tuple[bytes, bytes | None]
 """Key and value of one record in the log; without a value it is a tombstone."""
@@ -30,15 +30,23 @@ class ShardLog(Protocol):
         ...
 
 
-class ShardHost(Protocol):
-    """The shell around a shard."""
-
-    def wake_at(self, at_ms: int) -> None:
-        """Have `fire_due` called at this instant of the monotonic clock, or sooner; repeated at every change."""
-        ...
+class EffectExecutor(Protocol):
+    """Does outside what a machine wants done there."""
 
     def start_effect(self, effect: object, done: Callable[[object], None]) -> None:
         """Start this work, and call `done` once, at once or later, with its outcome; an ApiError when it failed."""
+        ...
+
+
+class ShardHost(EffectExecutor, Protocol):
+    """The shell around a shard."""
+
+    def stored(self, records: Sequence[Any]) -> None:
+        """The records of a result were appended, and those among them that are volatile will be replayed."""
+        ...
+
+    def wake_at(self, at_ms: int) -> None:
+        """Have `fire_due` called at this instant of the monotonic clock, or sooner; repeated at every change."""
         ...
 
     def failed(self, error: BaseException) -> None:

@@ -245,6 +245,7 @@ class Shard(Generic[R]):
         try:
             if entries:
                 self._append(entries)
+                self._host.stored(result.records)
             for record in result.records:
                 if not self._replay(record):
                     break

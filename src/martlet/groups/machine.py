@@ -181,6 +181,10 @@ class GroupsMachine:
         """Group, topic, partition and offset of everything committed."""
         return self.offsets.all()
 
+    def topic_names(self) -> set[str]:
+        """Topics in which something is committed."""
+        return {topic for _, topic, _, _ in self.offsets.all()}
+
     # Groups as a whole
 
     def describe_group(

@@ -12,13 +12,13 @@ from martlet.base.clock import SystemClock
 from martlet.base.ids import BrokerId, Member
 from martlet.base.randomness import IdSource
 from martlet.broker.app import follow_metadata
-from martlet.broker.coordinators.group_coordinator import GroupCoordinator
-from martlet.broker.coordinators.offsets_topic import OffsetsTopic
-from martlet.broker.coordinators.topics_view import ImageTopics
+from martlet.broker.coordinators.coordinator_host import CoordinatorHost
+from martlet.broker.coordinators.groups import ImageTopics, group_kind
+from martlet.broker.coordinators.internal_topic import InternalTopic, InternalTopicSpec
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.topic_settings import TopicSettings
-from martlet.groups.machine import GroupsMachine
+from martlet.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from martlet.groups.ports import Caller, GroupsOptions
 from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
@@ -59,7 +59,8 @@ class CoordinatorBench:
     async def start(self) -> None:
         self.metadata = AdminBench(SimStore(SimClock(), self.state), SimClock(), SimRandomness(7))
         await self.metadata.start()
-        image, clock, metrics = self.metadata.image, SystemClock(), BrokerMetrics()
+        self.clock, self.metrics = SystemClock(), BrokerMetrics()
+        image, clock, metrics = self.metadata.image, self.clock, self.metrics
         settings = TopicSettings(BrokerSettings(), image, {})
         self.logs = LogDirectory(self.disk, "/logs", LogOptions())
         self.logs.open(clock.now_ms(), settings.options_for)
@@ -68,9 +69,9 @@ class CoordinatorBench:
         self.table = PartitionTable(self.me, image, self.logs, settings, metrics, clock, self.failures.append)
         self.table.open_existing()
         await self.table.flusher.flush_all(self.table.open_partitions())
-        topic = OffsetsTopic(image, self.metadata.admin, PARTITIONS)
-        make_machine = partial(GroupsMachine, GroupsOptions(), ImageTopics(image), IdSource(SimRandomness(9)))
-        self.groups = GroupCoordinator(topic, self.table, make_machine, clock, metrics, self.failures.append)
+        topic = InternalTopic(InternalTopicSpec(CONSUMER_OFFSETS_TOPIC, PARTITIONS), image, self.metadata.admin)
+        kind = group_kind(GroupsOptions(), ImageTopics(image), IdSource(SimRandomness(9)), metrics)
+        self.groups = CoordinatorHost(kind, topic, self.table, clock, metrics, self.failures.append)
         self.metadata.feed.add_listener(partial(follow_metadata, self.table, image))
         self.groups.start()
         self.metadata.feed.add_listener(self.groups.follow)

@@ -10,6 +10,7 @@ from martlet.base.clock import SystemClock
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member
 from martlet.broker.coordinators.group_requests import in_pieces
+from martlet.broker.coordinators.internal_topic import partition_of_key
 from martlet.broker.coordinators.shard_log import PartitionShardLog
 from martlet.broker.ground.disk_space import DiskSpace
 from martlet.broker.partitions.partition import Partition
@@ -17,7 +18,6 @@ from martlet.cluster.keys import partition_key, partition_prefix, topic_key
 from martlet.cluster.records import PartitionRecord, encode_partition
 from martlet.cluster.store import CommitPlan, commit_plan
 from martlet.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
-from martlet.coordinator.shard_of import shard_of
 from martlet.wire.batch import build_batch, read_batch_header
 from tests.unit.broker.coordinator_bench import PARTITIONS, CoordinatorBench
 
@@ -62,7 +62,7 @@ async def test_only_shards_with_records_have_a_log(bench: CoordinatorBench) -> N
     assert [log.partition.topic for log in bench.logs] == []
     await bench.commit("g", "t", 1)
     assert [(log.partition.topic, log.partition.partition) for log in bench.logs] == [
-        (CONSUMER_OFFSETS_TOPIC, shard_of("g", PARTITIONS))
+        (CONSUMER_OFFSETS_TOPIC, partition_of_key("g", PARTITIONS))
     ]
 
 
@@ -81,7 +81,7 @@ async def change_partition(
     bench: CoordinatorBench, group: str, change: Callable[[PartitionRecord], PartitionRecord]
 ) -> None:
     """Store the group's partition changed, and wait until this broker knows."""
-    record = bench.metadata.image.partition(CONSUMER_OFFSETS_TOPIC, shard_of(group, PARTITIONS))
+    record = bench.metadata.image.partition(CONSUMER_OFFSETS_TOPIC, partition_of_key(group, PARTITIONS))
     assert record is not None
     key = partition_key(record.topic_id, record.partition)
     plan = CommitPlan(compares={key: record.mod_revision}, puts={key: encode_partition(change(record))})
@@ -117,7 +117,7 @@ async def test_a_new_leader_serves_no_group_before_all_it_holds_is_committed(ben
     await change_partition(
         bench, "g", lambda record: replace(record, replicas=both, isr=everybody, leader_epoch=LeaderEpoch(7))
     )
-    partition = bench.table.get(CONSUMER_OFFSETS_TOPIC, shard_of("g", PARTITIONS))
+    partition = bench.table.get(CONSUMER_OFFSETS_TOPIC, partition_of_key("g", PARTITIONS))
     partition.log.high_watermark = 0
     await asyncio.sleep(0.02)
     assert await code_of(bench.committed("g", "t")) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -169,7 +169,7 @@ async def test_a_full_disk_is_a_passing_error_and_news_is_not_lost_by_it(bench: 
 async def test_a_log_that_could_not_be_opened_is_not_taken_for_an_empty_one(bench: CoordinatorBench) -> None:
     await bench.commit("g", "t", 5)
     await bench.stop()
-    name = f"{CONSUMER_OFFSETS_TOPIC}-{shard_of('g', PARTITIONS)}"
+    name = f"{CONSUMER_OFFSETS_TOPIC}-{partition_of_key('g', PARTITIONS)}"
     (log_file,) = [entry[0] for entry in bench.disk.list_directory(f"/logs/{name}") if entry[0].endswith(".log")]
     bench.disk.flip_bit(f"/logs/{name}/{log_file}", 70 * 8)
     await bench.start()
@@ -188,7 +188,7 @@ async def commit_often(bench: CoordinatorBench, group: str) -> None:
 
 def damage(bench: CoordinatorBench, group: str) -> None:
     """Turn a bit at the start of the group's log; a second time turns it back."""
-    directory = f"/logs/{CONSUMER_OFFSETS_TOPIC}-{shard_of(group, PARTITIONS)}"
+    directory = f"/logs/{CONSUMER_OFFSETS_TOPIC}-{partition_of_key(group, PARTITIONS)}"
     (log_file,) = [entry[0] for entry in bench.disk.list_directory(directory) if entry[0].endswith(".log")]
     bench.disk.flip_bit(f"{directory}/{log_file}", 70 * 8)
 
@@ -200,7 +200,7 @@ async def test_a_shard_that_could_not_be_loaded_is_named_and_serves_when_its_log
     await bench.stop()
     damage(bench, "g")
     await bench.start()
-    index = shard_of("g", PARTITIONS)
+    index = partition_of_key("g", PARTITIONS)
     async with asyncio.timeout(10):
         while not bench.groups.unserved():
             await asyncio.sleep(0.001)
@@ -235,7 +235,7 @@ async def test_a_shard_is_tried_again_after_longer_and_longer_pauses(
 
 async def test_a_log_whose_file_has_become_shorter_is_not_taken_for_all_there_is(bench: CoordinatorBench) -> None:
     assert await bench.commit("g", "t", 1) == 0
-    directory = f"/logs/{CONSUMER_OFFSETS_TOPIC}-{shard_of('g', PARTITIONS)}"
+    directory = f"/logs/{CONSUMER_OFFSETS_TOPIC}-{partition_of_key('g', PARTITIONS)}"
     bench.disk.cut(f"{directory}/{0:020d}.log", 0)
     await change_partition(bench, "g", lambda record: replace(record, leader_epoch=LeaderEpoch(7)))
     async with asyncio.timeout(10):
@@ -260,7 +260,7 @@ async def test_a_damaged_copy_of_several_is_given_up_when_its_groups_are_loaded(
     async with asyncio.timeout(10):
         while not given_up:
             await asyncio.sleep(0.001)
-    assert given_up[0].name == (CONSUMER_OFFSETS_TOPIC, shard_of("g", PARTITIONS))
+    assert given_up[0].name == (CONSUMER_OFFSETS_TOPIC, partition_of_key("g", PARTITIONS))
     assert bench.failures == []
 
 
@@ -273,11 +273,11 @@ async def test_a_log_that_a_reader_opened_is_taken_as_its_own_only_while_it_has_
         bench.table.get(CONSUMER_OFFSETS_TOPIC, index)
     assert await bench.commit("g", "t", 1) == 0
     assert bench.groups.machines() == before
-    partition = bench.table.get(CONSUMER_OFFSETS_TOPIC, shard_of("h", PARTITIONS))
+    partition = bench.table.get(CONSUMER_OFFSETS_TOPIC, partition_of_key("h", PARTITIONS))
     assert partition.log.end_offset == 0
     batch = memoryview(bytearray(build_batch([(0, b"key", b"value", ())])))
     partition.append(batch, read_batch_header(batch), now_ms=1)
-    log = PartitionShardLog(bench.table, CONSUMER_OFFSETS_TOPIC, shard_of("h", PARTITIONS), batch_bytes_max=1)
+    log = PartitionShardLog(bench.table, CONSUMER_OFFSETS_TOPIC, partition_of_key("h", PARTITIONS), batch_bytes_max=1)
     log.partition = None
     assert log.closed
 

@@ -188,6 +188,7 @@ class FakeHost:
         self.failures: list[BaseException] = []
         self.effects: list[tuple[Send, Callable[[object], None]]] = []
         self.fail_on_effect = False
+        self.stored_count = 0
 
     def wake_at(self, at_ms: int) -> None:
         self.alarms.append(at_ms)
@@ -202,6 +203,9 @@ class FakeHost:
         """The oldest effect under way, or another one, ends."""
         _, done = self.effects.pop(place)
         done(outcome)
+
+    def stored(self, records: Sequence[object]) -> None:
+        self.stored_count += len(records)
 
     def failed(self, error: BaseException) -> None:
         self.failures.append(error)

@@ -1,90 +1,106 @@
-"""The asyncio shell around the groups machine: a shard for every partition of `__consumer_offsets` led by this broker.
+"""The asyncio shell around log-backed machines: a shard for every partition of an internal topic led by this broker.
 
-What a shard does is decided in `coordinator/` and `groups/`. Here shards come and go with the metadata, are loaded from
-their logs, are woken for their timers and told of changed topics, and requests find theirs.
+What a shard does is decided in `coordinator/` and by its machine. Here shards come and go with the metadata, are loaded
+from their logs, are woken for their timers and notified of changed topics, and requests find theirs. What a host must
+know of the machines it hosts stands in their `MachineKind`; `groups.py` has that of groups.
 
-Invariants: (G1) there is a shard for every partition of the offsets topic that this process leads, and no other;
+Invariants: (G1) there is a shard for every partition of the topic that this process leads, and no other;
 (G2) one timer of the event loop stands for all timers of all shards, and is never later than the earliest of them.
 
-Proved by: tests/unit/broker/test_group_coordinator.py, tests/broker/test_group_apis.py
+Proved by: tests/unit/broker/test_coordinator_host.py, tests/unit/broker/test_group_coordinator.py,
+tests/broker/test_group_apis.py
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
 
 from martlet.base.clock import Clock
-from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
+from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
-from martlet.broker.coordinators.hosted_shard import HostedShard
-from martlet.broker.coordinators.offsets_topic import BATCH_BYTES_MAX, OffsetsTopic
+from martlet.base.invariant import invariant
+from martlet.broker.coordinators.hosted_shard import HostedMachine, HostedShard
+from martlet.broker.coordinators.internal_topic import BATCH_BYTES_MAX, InternalTopic
 from martlet.broker.coordinators.shard_loading import load_shard
 from martlet.broker.coordinators.shard_log import PartitionShardLog
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.cluster.image import ImageDelta
+from martlet.coordinator.ports import EffectExecutor
 from martlet.coordinator.result import RecordCodec, Result
 from martlet.observe.metrics import NO_API, BrokerMetrics
 
-if TYPE_CHECKING:
-    from martlet.groups.machine import GroupsMachine
-
 logger = logging.getLogger(__name__)
 
+M = TypeVar("M", bound=HostedMachine[Any])
 S = TypeVar("S")
 
 _TIMERS_PER_TURN: Final = 10
-"""Of each shard, so that a thousand sessions that end together do not hold up everybody else."""
+"""Of each shard, so that a thousand sessions that end together do not hold up all requests."""
 _LOADS_AT_ONCE: Final = 2
 _LONGEST_SLEEP_MS: Final = 3_600_000
-_LOOK_MS: Final = 1_000
-"""How often shards that should serve are looked for that do not."""
+_CHECK_INTERVAL_MS: Final = 1_000
+"""How often shards are checked: whether those that should serve do."""
 _RETRY_MS_MAX: Final = 60_000
-"""The longest pause between two attempts to take one of them up."""
+"""The longest pause between two attempts to open one of them."""
 _NAMED_MAX: Final = 5
 
 
-class GroupCoordinator:
+@dataclass(frozen=True, slots=True)
+class MachineKind(Generic[M]):
+    """What a host must know of the machines it hosts."""
+
+    served: str
+    """What they serve, in the plural, for people: "groups"."""
+    make_machine: Callable[[], M]
+    """Called with the first shard: a broker that leads none starts sooner without the code of its machines."""
+    make_codec: Callable[[], RecordCodec[Any]]
+    on_stored: Callable[[Sequence[Any]], None] = lambda records: None
+    """Sees the records of every result that were appended, and the volatile ones among them; for counting."""
+    effects: EffectExecutor | None = None
+
+
+class CoordinatorHost(Generic[M]):
     """Owner of the shards; lives on the broker's event loop from `start` to `aclose`."""
 
     def __init__(
         self,
-        topic: OffsetsTopic,
+        kind: MachineKind[M],
+        topic: InternalTopic,
         table: PartitionTable,
-        make_machine: "Callable[[], GroupsMachine]",
         clock: Clock,
         metrics: BrokerMetrics,
         fail: Callable[[BaseException], None],
     ) -> None:
+        self._kind = kind
         self._topic = topic
         self._table = table
-        self._make_machine = make_machine
         self._clock = clock
         self._metrics = metrics
         self._fail = fail
-        self._shards: dict[int, HostedShard] = {}
+        self._shards: dict[int, HostedShard[M]] = {}
         self._loading: set[asyncio.Task[None]] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at_ms = 0
-        self._next_look: asyncio.TimerHandle | None = None
+        self._next_check: asyncio.TimerHandle | None = None
         self._attempts: dict[int, tuple[int, int]] = {}
-        """Of shards that had ended: when to take each up again, and how long to wait after that."""
+        """Of shards that had ended: when to open each again, and how long to wait after that."""
         self._load_turn = asyncio.Semaphore(_LOADS_AT_ONCE)
         self._stopping: ApiError | None = None
         self._closed = False
 
     # --- requests
 
-    async def call(self, group_id: str, operation: "Callable[[GroupsMachine, int], Result[object, S]]") -> S:
-        """Run one operation on the shard of a group and wait for its answer; raises ApiError."""
+    async def call(self, key: str, operation: Callable[[M, int], Result[Any, S]]) -> S:
+        """Run one operation on the shard of a key and wait for its answer; raises ApiError."""
         await self._topic.ensure()
-        index = self._topic.partition_of(group_id)
-        hosted = self._shards.get(index)
+        hosted = self._shards.get(self._topic.partition_of(key))
         if hosted is None or not self._table.may_act():
-            raise ApiError(ErrorCode.NOT_COORDINATOR, f"the coordinator of group {group_id[:100]!r} is another broker")
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"another broker coordinates {key[:100]!r}")
         return await hosted.call(operation)
 
-    async def call_all(self, operation: "Callable[[GroupsMachine, int], Result[object, S]]") -> list[S]:
+    async def call_all(self, operation: Callable[[M, int], Result[Any, S]]) -> list[S]:
         """Run one operation on every shard of this broker, one after another; raises the first ApiError."""
         responses = []
         for hosted in tuple(self._shards.values()):
@@ -97,33 +113,34 @@ class GroupCoordinator:
             await asyncio.sleep(0)
         return responses
 
-    async def coordinator_of(self, group_id: str) -> BrokerId:
-        """The broker that coordinates a group; raises COORDINATOR_NOT_AVAILABLE while there is none."""
+    async def coordinator_of(self, key: str) -> BrokerId:
+        """The broker that coordinates a key; raises COORDINATOR_NOT_AVAILABLE while there is none."""
         await self._topic.ensure()
-        leader = self._topic.leader_of(self._topic.partition_of(group_id))
+        index = self._topic.partition_of(key)
+        leader = self._topic.leader_of(index)
         if leader is None:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group's partition has no leader at the moment")
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic.name}-{index} has no leader now")
         return leader
 
-    def machines(self) -> "list[GroupsMachine]":
+    def machines(self) -> list[M]:
         """The machines of all shards that serve, to be read only."""
         return [hosted.machine for hosted in self._shards.values() if hosted.is_active]
 
     def unserved(self) -> list[int]:
-        """The partitions led here whose groups are not served and will not be by waiting."""
+        """The partitions led here that are not served and will not be by waiting."""
         if self._closed:
             return []
         indexes, name = range(self._topic.partition_count), self._topic.name
         return [index for index in indexes if not self._is_served(index) and self._table.leads(name, index)]
 
     def reason_not_ready(self) -> str:
-        """Why some groups cannot be served, for people; empty when all can."""
+        """Why some keys cannot be served, for people; empty when all can."""
         unserved = self.unserved()
         if not unserved:
             return ""
         named = ", ".join(f"{self._topic.name}-{index}" for index in unserved[:_NAMED_MAX])
         rest = f" and {len(unserved) - _NAMED_MAX} more" if len(unserved) > _NAMED_MAX else ""
-        return f"groups are not served, those of {named}{rest}"
+        return f"{self._kind.served} are not served, those of {named}{rest}"
 
     def _is_served(self, index: int) -> bool:
         """Whether there is a shard that answers, or will when it is loaded."""
@@ -138,13 +155,13 @@ class GroupCoordinator:
     # --- life
 
     def start(self) -> None:
-        """Take up the partitions led by this broker; those with a log are loaded in the background."""
+        """Open the shards led by this broker; those with a log are loaded in the background."""
         for index in range(self._topic.partition_count):
             self._follow_partition(index)
-        self._look_later()
+        self._check_later()
 
     def stop_parking(self) -> None:
-        """The broker is about to stop: answer those who wait for others, so that their connections can close."""
+        """The broker is about to stop: answer the parked requests, so that their connections can close."""
         self._stopping = ApiError(ErrorCode.NOT_COORDINATOR, "the broker is stopping")
         for hosted in self._shards.values():
             hosted.shard.stop_parking(self._stopping)
@@ -158,7 +175,7 @@ class GroupCoordinator:
         await asyncio.gather(*self._loading, return_exceptions=True)
         for index in tuple(self._shards):
             self._drop(index)
-        for timer in (self._alarm, self._next_look):
+        for timer in (self._alarm, self._next_check):
             if timer is not None:
                 timer.cancel()
 
@@ -184,18 +201,18 @@ class GroupCoordinator:
 
     def _follow_partition(self, index: int) -> None:
         """Have a shard, or none, as leadership wants (G1)."""
-        name = self._topic.name
         hosted = self._shards.get(index)
-        is_led = self._table.leads(name, index)
+        is_led = self._table.leads(self._topic.name, index)
         if hosted is not None and (not is_led or hosted.log.closed):
             self._drop(index)
             hosted = None
         if hosted is None and is_led:
-            self._take_up(index)
+            self._open(index)
 
-    def _take_up(self, index: int) -> None:
+    def _open(self, index: int) -> None:
         log = PartitionShardLog(self._table, self._topic.name, index, batch_bytes_max=BATCH_BYTES_MAX)
-        hosted = HostedShard(index, self._make_machine(), log, self._codec(), self._clock, self)
+        codec = self._kind.make_codec()
+        hosted = HostedShard(self._kind.make_machine(), log, codec, self._clock, self)
         self._shards[index] = hosted
         if self._stopping is not None:
             hosted.shard.stop_parking(self._stopping)
@@ -205,76 +222,63 @@ class GroupCoordinator:
         elif log.partition is None:
             hosted.shard.activate()
         else:
-            task = asyncio.create_task(self._load(hosted), name=f"martlet-load-{log.name}")
+            task = asyncio.create_task(self._load(hosted, codec), name=f"martlet-load-{log.name}")
             self._loading.add(task)
             task.add_done_callback(self._loaded)
 
     def _drop(self, index: int) -> None:
         self._shards.pop(index).close()
 
-    # --- what has ended and should not have
+    # --- shards that have ended and should not have
 
-    def _look_later(self) -> None:
-        self._next_look = asyncio.get_running_loop().call_later(_LOOK_MS / 1000, self._look)
+    def _check_later(self) -> None:
+        self._next_check = asyncio.get_running_loop().call_later(_CHECK_INTERVAL_MS / 1000, self._check)
 
-    def _look(self) -> None:
-        """Take up again what should serve and does not; say when one that had ended serves."""
-        self._look_later()
+    def _check(self) -> None:
+        """Open again what should serve and does not; log when one that had ended serves."""
+        self._check_later()
         now_ms = self._clock.monotonic_ms()
         unserved = self.unserved()
         for index in unserved:
-            at_ms, pause_ms = self._attempts.get(index, (now_ms, _LOOK_MS))
+            at_ms, pause_ms = self._attempts.get(index, (now_ms, _CHECK_INTERVAL_MS))
             if at_ms <= now_ms:
                 self._attempts[index] = (now_ms + pause_ms, min(2 * pause_ms, _RETRY_MS_MAX))
-                self._take_up_again(index)
+                self._open_again(index)
         for index in [index for index in self._attempts if index not in unserved]:
             hosted = self._shards.get(index)
             if hosted is None or hosted.is_active:  # else it is being loaded, and that may fail
                 del self._attempts[index]
                 if hosted is not None:
-                    logger.warning("the groups of %s are served again", hosted.shard.name)
+                    logger.warning("the %s of %s are served again", self._kind.served, hosted.shard.name)
 
-    def _take_up_again(self, index: int) -> None:
+    def _open_again(self, index: int) -> None:
         hosted = self._shards.get(index)
         reason = "there is no shard" if hosted is None else hosted.shard.closed_with or "its leadership is over"
-        name = self._topic.name
-        logger.error("%s-%d is led here and its groups are not served, trying again: %s", name, index, reason)
+        name, served = self._topic.name, self._kind.served
+        logger.error("%s-%d is led here and its %s are not served, trying again: %s", name, index, served, reason)
         if hosted is not None:
             self._drop(index)
-        self._take_up(index)
-
-    def _codec(self) -> RecordCodec[object]:
-        # With the first shard: a broker without groups starts sooner without all that belongs to them.
-        from martlet.broker.coordinators.group_codec import CountingCodec
-
-        return CountingCodec(self._metrics)
+        self._open(index)
 
     # --- loading
 
-    async def _load(self, hosted: HostedShard) -> None:
+    async def _load(self, hosted: HostedShard[M], codec: RecordCodec[Any]) -> None:
         started_at_ms = self._clock.monotonic_ms()
-        count = await load_shard(hosted.shard, hosted.log, self._codec(), self._load_turn)
+        count = await load_shard(hosted.shard, hosted.log, codec, self._load_turn)
         elapsed_ms = self._clock.monotonic_ms() - started_at_ms
         if hosted.is_active:
             self._metrics.coordinator_load_seconds.observe(elapsed_ms / 1000)
             level = logging.INFO if count else logging.DEBUG
             logger.log(level, "%s is loaded: %d records replayed in %d ms", hosted.shard.name, count, elapsed_ms)
-            self._forget_missing_topics(hosted)
-            hosted.deliver_news()
+            missing = {name for name in hosted.machine.topic_names() if not self._topic.has_topic(name)}
+            hosted.topics_changed((), missing)  # deleted while the shard was led by no broker; and what came meanwhile
 
     def _loaded(self, task: "asyncio.Task[None]") -> None:
         self._loading.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
 
-    def _forget_missing_topics(self, hosted: HostedShard) -> None:
-        """A topic may have been deleted when nobody led this shard."""
-        topics = {topic for _, topic, _, _ in hosted.machine.committed_offsets()}
-        missing = [topic for topic in topics if not self._topic.has_topic(topic)]
-        if missing:
-            hosted.topics_changed((), missing)
-
-    # --- timers: the host of every shard
+    # --- the host of every shard
 
     def wake_at(self, at_ms: int) -> None:
         """See to it that `_fire_due` runs by then (G2)."""
@@ -286,8 +290,14 @@ class GroupCoordinator:
         delay_ms = min(max(0, at_ms - self._clock.monotonic_ms()), _LONGEST_SLEEP_MS)
         self._alarm = asyncio.get_running_loop().call_later(delay_ms / 1000, self._fire_due)
 
+    def stored(self, records: Sequence[Any]) -> None:
+        self._kind.on_stored(records)
+
     def start_effect(self, effect: object, done: Callable[[object], None]) -> None:
-        raise InvariantViolation("groups have no effects")
+        executor = self._kind.effects
+        invariant(executor is not None, "a machine with effects has an executor")
+        if executor is not None:
+            executor.start_effect(effect, done)
 
     def failed(self, error: BaseException) -> None:
         """Something in a machine that must always be true is not."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from martlet.coordinator.shard_of import java_hash, shard_of
+from martlet.broker.coordinators.internal_topic import java_hash, partition_of_key
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ def test_the_hash_is_the_one_of_java(text: str, expected: int) -> None:
 
 
 def test_the_smallest_number_has_no_opposite_and_becomes_zero() -> None:
-    assert shard_of("polygenelubricants", 50) == 0
+    assert partition_of_key("polygenelubricants", 50) == 0
 
 
 def test_every_group_has_a_shard() -> None:
-    assert {shard_of(f"group-{number}", 50) for number in range(1000)} == set(range(50))
+    assert {partition_of_key(f"group-{number}", 50) for number in range(1000)} == set(range(50))
