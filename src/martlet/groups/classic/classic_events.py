@@ -5,7 +5,7 @@ The durable records of a classic group are in `groups/records.py`.
 """
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, get_args
 
 from martlet.groups.classic.member import Member
 
@@ -121,16 +121,4 @@ ClassicEvent: TypeAlias = (
     | MemberSynced
 )
 
-CLASSIC_EVENTS: Final[tuple[type[ClassicEvent], ...]] = (
-    MemberIdGiven,
-    MemberJoined,
-    MemberDescribed,
-    MemberRejoined,
-    StaticMemberReplaced,
-    MembersRemoved,
-    RebalancePrepared,
-    InitialDelayExtended,
-    GenerationBegun,
-    MemberSynced,
-)
-"""All of them, for whoever sorts records by kind."""
+CLASSIC_EVENTS: Final = get_args(ClassicEvent)

@@ -1,7 +1,7 @@
 """The state of one classic group, and how records change it; other modules decide what to do about it.
 
-`apply` and `restore` are the only writers. A handler calls them on a `draft`, which shares everything with the group
-but the changes, and afterwards `replay` calls them on the group itself with the same records.
+`replay` is the only writer. A handler replays its records on a `draft`, which shares everything with the group but the
+changes; afterwards the same records are replayed on the group itself.
 
 Invariants, at all times:
 GRP-3 `instances` names exactly the static members; `protocol_counts` and `members_bytes` sum over all members.
@@ -16,9 +16,10 @@ from collections import Counter
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 from martlet.base.invariant import invariant
+from martlet.coordinator.draft import Overlay
 from martlet.groups.classic.classic_events import (
     ClassicEvent,
     GenerationBegun,
@@ -34,7 +35,6 @@ from martlet.groups.classic.classic_events import (
     StaticMemberReplaced,
 )
 from martlet.groups.classic.member import Member, Protocols
-from martlet.groups.classic.overlay import Overlay
 from martlet.groups.records import ClassicGroupStored, ClassicMemberStored
 from martlet.wire.consumer_protocol import read_subscription
 
@@ -64,6 +64,10 @@ TRANSITIONS: Final[dict[ClassicState, frozenset[ClassicState]]] = {
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 """The protocol type by which clients of the classic protocol say that they are consumers."""
+
+
+ClassicRecord: TypeAlias = ClassicEvent | ClassicGroupStored
+"""What changes one group."""
 
 
 @dataclass(slots=True)
@@ -208,7 +212,7 @@ class ClassicGroup:
         protocol_type = self.protocol_type or ""
         return ClassicGroupStored(self.group_id, protocol_type, self.generation + 1, None, None, changed_at_ms)
 
-    def restore(self, record: ClassicGroupStored) -> None:
+    def _restore(self, record: ClassicGroupStored) -> None:
         """Become what the record says: Stable with its members, or Empty.
 
         When this happens while members are in, they keep the protocols that the record has no room for, and those that
@@ -239,9 +243,11 @@ class ClassicGroup:
         for member in members:
             self._put(member)
 
-    def apply(self, event: ClassicEvent) -> None:
-        """Carry out one event."""
+    def replay(self, event: "ClassicRecord") -> None:
+        """Change the state by one record; `ClassicGroupRemoved` is for the owner of the groups."""
         match event:
+            case ClassicGroupStored():
+                self._restore(event)
             case MemberIdGiven():
                 self.pending[event.member_id] = None
             case MemberJoined():

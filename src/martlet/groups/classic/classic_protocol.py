@@ -29,11 +29,8 @@ from martlet.groups.classic.checks import (
     check_protocol_named,
     check_session_timeout,
 )
-from martlet.groups.classic.classic_events import ClassicEvent, MemberDescribed, MemberIdGiven, MemberJoined
-from martlet.groups.classic.classic_group import ClassicGroup, ClassicState
-from martlet.groups.classic.member import Protocols, protocols_of
-from martlet.groups.classic.plan import (
-    Plan,
+from martlet.groups.classic.classic_draft import (
+    ClassicDraft,
     join_key,
     pending_key,
     rebalance_key,
@@ -41,6 +38,9 @@ from martlet.groups.classic.plan import (
     sync_key,
     sync_phase_key,
 )
+from martlet.groups.classic.classic_events import ClassicEvent, MemberDescribed, MemberIdGiven, MemberJoined
+from martlet.groups.classic.classic_group import ClassicGroup, ClassicState
+from martlet.groups.classic.member import Protocols, protocols_of
 from martlet.groups.classic.rebalance import (
     end_wait,
     expire_member,
@@ -77,12 +77,12 @@ class ClassicProtocol:
             if request.member_id:
                 raise _no_such_group(request.group_id)
             group = ClassicGroup(request.group_id, now_ms)
-        return joining.join_group(self._plan(group, now_ms), joining.Join(request, caller, protocols))
+        return joining.join_group(self._draft(group, now_ms), joining.Join(request, caller, protocols))
 
     def sync_group(self, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Result[object]:
         check_protocol_named(request, caller.version)
         group = self._group(request.group_id)
-        return syncing.sync_group(self._plan(group, now_ms), request)
+        return syncing.sync_group(self._draft(group, now_ms), request)
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller, now_ms: int) -> Result[object]:
         return syncing.heartbeat(self._group(request.group_id), request)
@@ -92,7 +92,7 @@ class ClassicProtocol:
         group = self.groups.get(request.group_id)
         if group is None:
             return Result(leaving.refuse_all(request, caller.version))
-        return leaving.leave_group(self._plan(group, now_ms), request, caller.version)
+        return leaving.leave_group(self._draft(group, now_ms), request, caller.version)
 
     def check_commit(self, group: ClassicGroup, *, member_id: str, generation: int, instance_id: str | None) -> None:
         """Whether this member may commit offsets now; without a generation only while nobody is in."""
@@ -133,17 +133,17 @@ class ClassicProtocol:
         self, record: ClassicGroupStored, protocols: Mapping[str, Protocols], now_ms: int, *, rebalance: bool
     ) -> Result[object]:
         """A consumer group goes on as this classic one; `protocols`: all those of members, by their ids."""
-        plan = self._plan(ClassicGroup(record.group_id, now_ms), now_ms)
-        return _adoption(plan, record, protocols, rebalance=rebalance)
+        draft = self._draft(ClassicGroup(record.group_id, now_ms), now_ms)
+        return _adoption(draft, record, protocols, rebalance=rebalance)
 
     def on_loaded(self, now_ms: int) -> Result[object]:
         records: list[object] = []
         timers: list[SetTimer | CancelTimer] = []
         for group in self.groups.values():
-            plan = self._plan(group, now_ms)
-            watch_loaded_members(plan)
-            records += plan.records
-            timers += plan.timers
+            draft = self._draft(group, now_ms)
+            watch_loaded_members(draft)
+            records += draft.records
+            timers += draft.timers
         return Result(None, records, timers)
 
     def on_timer(self, key: TimerKey, now_ms: int) -> Result[object]:
@@ -152,16 +152,16 @@ class ClassicProtocol:
         group = self.groups.get(group_id)
         if group is None:
             return Result()
-        plan = self._plan(group, now_ms)
-        if kind == "session" and rest[0] in group.members and not is_excused(plan, rest[0]):
-            expire_member(plan, rest[0])
+        draft = self._draft(group, now_ms)
+        if kind == "session" and rest[0] in group.members and not is_excused(draft, rest[0]):
+            expire_member(draft, rest[0])
         elif kind == "pending" and rest[0] in group.pending:
-            expire_pending_member(plan, rest[0])
+            expire_pending_member(draft, rest[0])
         elif kind == "rebalance" and group.state is ClassicState.PREPARING_REBALANCE:
-            end_wait(plan)
+            end_wait(draft)
         elif kind == "sync" and group.unsynced:
-            expire_sync_phase(plan)
-        return plan.result()
+            expire_sync_phase(draft)
+        return draft.result()
 
     def replay(self, record: ClassicEvent | ClassicGroupStored | ClassicGroupRemoved) -> None:
         if isinstance(record, ClassicGroupRemoved):
@@ -170,13 +170,12 @@ class ClassicProtocol:
         group = self.groups.get(record.group_id)
         if isinstance(record, ClassicGroupStored):
             group = group or ClassicGroup(record.group_id, record.changed_at_ms)
-            group.restore(record)
         else:
             if isinstance(record, MemberIdGiven | MemberJoined):
                 group = group or ClassicGroup(record.group_id, record.at_ms)
             if group is None:
                 return
-            group.apply(record)
+        group.replay(record)
         if group.is_needless:
             self.groups.pop(record.group_id, None)
         else:
@@ -189,8 +188,8 @@ class ClassicProtocol:
             raise _no_such_group(group_id)
         return group
 
-    def _plan(self, group: ClassicGroup, now_ms: int) -> Plan:
-        return Plan(group.draft(), self._options, self._ids, now_ms)
+    def _draft(self, group: ClassicGroup, now_ms: int) -> ClassicDraft:
+        return ClassicDraft(group, self._options, self._ids, now_ms)
 
 
 def _no_such_group(group_id: str) -> ApiError:
@@ -209,15 +208,15 @@ def _dismissal(group: ClassicGroup, code: ErrorCode) -> tuple[list[Answer], list
 
 
 def _adoption(
-    plan: Plan, record: ClassicGroupStored, protocols: Mapping[str, Protocols], *, rebalance: bool
+    draft: ClassicDraft, record: ClassicGroupStored, protocols: Mapping[str, Protocols], *, rebalance: bool
 ) -> Result[object]:
     """Begin with the members of the record, Stable, or at once with a rebalance."""
-    group = plan.group
-    plan.record(record)
+    group = draft.state
+    draft.record(record)
     for member in list(group.members.values()):
         if member.member_id in protocols:
-            plan.record(MemberDescribed(group.group_id, replace(member, protocols=protocols[member.member_id])))
-        plan.watch(member)
+            draft.record(MemberDescribed(group.group_id, replace(member, protocols=protocols[member.member_id])))
+        draft.watch(member)
     if rebalance:
-        prepare_rebalance(plan)
-    return plan.result()
+        prepare_rebalance(draft)
+    return draft.result()

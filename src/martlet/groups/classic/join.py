@@ -11,6 +11,7 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.coordinator.result import Parked, Result
 from martlet.groups.classic import answers
 from martlet.groups.classic.checks import GROUP_BYTES_MAX, check_member, check_supported
+from martlet.groups.classic.classic_draft import ClassicDraft, join_key, pending_key, session_key
 from martlet.groups.classic.classic_events import MemberIdGiven, MemberJoined, MemberRejoined, StaticMemberReplaced
 from martlet.groups.classic.classic_group import (
     CONSUMER_PROTOCOL_TYPE,
@@ -19,7 +20,6 @@ from martlet.groups.classic.classic_group import (
     subscribed_topics_of,
 )
 from martlet.groups.classic.member import Member, Protocols
-from martlet.groups.classic.plan import Plan, join_key, pending_key, session_key
 from martlet.groups.classic.rebalance import complete_join_if_all_came, prepare_rebalance, rebalance_or_complete
 from martlet.groups.ports import Caller
 from martlet.wire.messages.join_group import JoinGroupRequest
@@ -55,24 +55,24 @@ class Join:
         )
 
 
-def join_group(plan: Plan, join: Join) -> Result[object]:
+def join_group(draft: ClassicDraft, join: Join) -> Result[object]:
     """The group exists, or the member is new."""
     request = join.request
-    if not _has_room(plan, request):
-        return _refuse_as_full(plan, request.member_id)
-    check_supported(plan.group, request.protocol_type, join.protocols)
+    if not _has_room(draft, request):
+        return _refuse_as_full(draft, request.member_id)
+    check_supported(draft.state, request.protocol_type, join.protocols)
     if request.member_id:
-        return _join_with_id(plan, join)
+        return _join_with_id(draft, join)
     if request.group_instance_id is None:
-        return _join_dynamic(plan, join)
-    known_id = plan.group.instances.get(request.group_instance_id)
-    new_id = plan.new_member_id(request.group_instance_id)
-    return _add(plan, join, new_id) if known_id is None else _take_over(plan, join, known_id, new_id)
+        return _join_dynamic(draft, join)
+    known_id = draft.state.instances.get(request.group_instance_id)
+    new_id = draft.new_member_id(request.group_instance_id)
+    return _add(draft, join, new_id) if known_id is None else _take_over(draft, join, known_id, new_id)
 
 
-def _has_room(plan: Plan, request: JoinGroupRequest) -> bool:
+def _has_room(draft: ClassicDraft, request: JoinGroupRequest) -> bool:
     """Who waits in Join already, or takes over its own place, needs none."""
-    group, members_max = plan.group, plan.options.group_max_size
+    group, members_max = draft.state, draft.options.group_max_size
     member_id = request.member_id
     if not member_id and request.group_instance_id is not None:
         member_id = group.instances.get(request.group_instance_id, "")
@@ -84,49 +84,49 @@ def _has_room(plan: Plan, request: JoinGroupRequest) -> bool:
     return member_id in group.members or len(group.members) < members_max
 
 
-def _refuse_as_full(plan: Plan, member_id: str) -> Result[object]:
-    if member_id in plan.group.members or member_id in plan.group.pending:
-        plan.remove([member_id])
-        complete_join_if_all_came(plan)
-    return plan.result(answers.join_refused(ErrorCode.GROUP_MAX_SIZE_REACHED))
+def _refuse_as_full(draft: ClassicDraft, member_id: str) -> Result[object]:
+    if member_id in draft.state.members or member_id in draft.state.pending:
+        draft.remove([member_id])
+        complete_join_if_all_came(draft)
+    return draft.result(answers.join_refused(ErrorCode.GROUP_MAX_SIZE_REACHED))
 
 
-def _join_dynamic(plan: Plan, join: Join) -> Result[object]:
-    group = plan.group
-    member_id = plan.new_member_id(join.caller.client_id)
+def _join_dynamic(draft: ClassicDraft, join: Join) -> Result[object]:
+    group = draft.state
+    member_id = draft.new_member_id(join.caller.client_id)
     if join.caller.version < _MEMBER_ID_REQUIRED_SINCE:
-        return _add(plan, join, member_id)
-    if len(group.pending) >= plan.options.group_max_size:
+        return _add(draft, join, member_id)
+    if len(group.pending) >= draft.options.group_max_size:
         # What ends a client: after a retriable error it would look the coordinator up and join again, at once.
         raise ApiError(
             ErrorCode.GROUP_MAX_SIZE_REACHED, f"{len(group.pending)} clients are about to join group {group.group_id!r}"
         )
-    plan.record(MemberIdGiven(group.group_id, member_id, plan.now_ms))
-    plan.set_timer(pending_key(group.group_id, member_id), join.request.session_timeout_ms)
-    return plan.result(answers.join_refused(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+    draft.record(MemberIdGiven(group.group_id, member_id, draft.now_ms))
+    draft.set_timer(pending_key(group.group_id, member_id), join.request.session_timeout_ms)
+    return draft.result(answers.join_refused(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
 
-def _join_with_id(plan: Plan, join: Join) -> Result[object]:
-    group, request = plan.group, join.request
+def _join_with_id(draft: ClassicDraft, join: Join) -> Result[object]:
+    group, request = draft.state, join.request
     member_id = request.member_id
     if member_id in group.pending and request.group_instance_id is None:
-        return _add(plan, join, member_id)
+        return _add(draft, join, member_id)
     check_member(group, member_id, request.group_instance_id)
     is_changed = join.protocols != group.members[member_id].protocols
     if group.state is ClassicState.PREPARING_REBALANCE or is_changed:
-        return _rejoin(plan, join)
+        return _rejoin(draft, join)
     if group.state is ClassicState.STABLE and group.leader == member_id:
-        return _rejoin(plan, join)
-    plan.watch(group.members[member_id])
-    return plan.result(answers.joined(group, member_id))
+        return _rejoin(draft, join)
+    draft.watch(group.members[member_id])
+    return draft.result(answers.joined(group, member_id))
 
 
-def _rejoin(plan: Plan, join: Join) -> Result[object]:
-    member = _with_instance_of(plan.group, join.member(join.request.member_id))
-    _check_bytes(plan.group, member)
-    plan.record(MemberRejoined(plan.group.group_id, member))
-    rebalance_or_complete(plan)
-    return _parked(plan, member.member_id)
+def _rejoin(draft: ClassicDraft, join: Join) -> Result[object]:
+    member = _with_instance_of(draft.state, join.member(join.request.member_id))
+    _check_bytes(draft.state, member)
+    draft.record(MemberRejoined(draft.state.group_id, member))
+    rebalance_or_complete(draft)
+    return _parked(draft, member.member_id)
 
 
 def _with_instance_of(group: ClassicGroup, member: Member) -> Member:
@@ -135,37 +135,37 @@ def _with_instance_of(group: ClassicGroup, member: Member) -> Member:
     return member if known_id == member.instance_id else replace(member, instance_id=known_id)
 
 
-def _add(plan: Plan, join: Join, member_id: str) -> Result[object]:
-    group = plan.group
+def _add(draft: ClassicDraft, join: Join, member_id: str) -> Result[object]:
+    group = draft.state
     member = join.member(member_id)
     _check_bytes(group, member)
     if member_id in group.pending:
-        plan.cancel_timer(pending_key(group.group_id, member_id))
-    plan.record(MemberJoined(group.group_id, join.request.protocol_type, member, plan.now_ms))
-    plan.watch(member, NEW_MEMBER_JOIN_TIMEOUT_MS)
-    rebalance_or_complete(plan)
-    return _parked(plan, member_id)
+        draft.cancel_timers(pending_key(group.group_id, member_id))
+    draft.record(MemberJoined(group.group_id, join.request.protocol_type, member, draft.now_ms))
+    draft.watch(member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    rebalance_or_complete(draft)
+    return _parked(draft, member_id)
 
 
-def _take_over(plan: Plan, join: Join, old_id: str, new_id: str) -> Result[object]:
+def _take_over(draft: ClassicDraft, join: Join, old_id: str, new_id: str) -> Result[object]:
     """A static member has restarted: it gets a new id, and its former self is fenced."""
-    group = plan.group
+    group = draft.state
     old_leader, old_member, member = group.leader, group.members[old_id], join.member(new_id)
     _check_bytes(group, member, old_member)
-    plan.refuse_waiting(old_id, ErrorCode.FENCED_INSTANCE_ID, told_id=old_id)
-    plan.cancel_timer(session_key(group.group_id, old_id))
-    plan.record(StaticMemberReplaced(group.group_id, old_id, member))
-    plan.watch(member)
+    draft.refuse_waiting(old_id, ErrorCode.FENCED_INSTANCE_ID, named_id=old_id)
+    draft.cancel_timers(session_key(group.group_id, old_id))
+    draft.record(StaticMemberReplaced(group.group_id, old_id, member))
+    draft.watch(member)
     if group.state is ClassicState.STABLE and not _needs_rebalance(group, old_member, member):
-        plan.store(group.stored(plan.now_ms, group.assignments))
-        return plan.result(_taken_over(group, join, new_id, old_leader))
-    plan.record(MemberRejoined(group.group_id, member))
+        draft.record_last(group.stored(draft.now_ms, group.assignments))
+        return draft.result(_taken_over(group, join, new_id, old_leader))
+    draft.record(MemberRejoined(group.group_id, member))
     if group.state is ClassicState.PREPARING_REBALANCE:
-        complete_join_if_all_came(plan)
+        complete_join_if_all_came(draft)
     else:
         # Also in CompletingRebalance: the leader may be making an assignment for the id that is no more.
-        prepare_rebalance(plan)
-    return _parked(plan, new_id)
+        prepare_rebalance(draft)
+    return _parked(draft, new_id)
 
 
 def _needs_rebalance(group: ClassicGroup, old: Member, new: Member) -> bool:
@@ -197,6 +197,6 @@ def _check_bytes(group: ClassicGroup, member: Member, replaced: Member | None = 
         raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, detail)
 
 
-def _parked(plan: Plan, member_id: str) -> Result[object]:
+def _parked(draft: ClassicDraft, member_id: str) -> Result[object]:
     replaced = answers.join_refused(ErrorCode.REBALANCE_IN_PROGRESS, member_id)
-    return plan.result(Parked(join_key(plan.group.group_id, member_id), replaced))
+    return draft.result(Parked(join_key(draft.state.group_id, member_id), replaced))

@@ -6,16 +6,16 @@ Every entry of the request has its own answer; the group rebalances once, howeve
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.coordinator.result import Result
 from martlet.groups.classic.checks import check_member
+from martlet.groups.classic.classic_draft import ClassicDraft
 from martlet.groups.classic.classic_group import ClassicGroup, ClassicState
-from martlet.groups.classic.plan import Plan
 from martlet.groups.classic.rebalance import complete_join_if_all_came, prepare_rebalance
 from martlet.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 _BATCHES_SINCE = 3
 
 
-def leave_group(plan: Plan, request: LeaveGroupRequest, version: int) -> Result[object]:
-    group = plan.group
+def leave_group(draft: ClassicDraft, request: LeaveGroupRequest, version: int) -> Result[object]:
+    group = draft.state
     leaving: dict[str, None] = {}
     outcomes: list[MemberResponse] = []
     for identity in identities(request, version):
@@ -25,12 +25,12 @@ def leave_group(plan: Plan, request: LeaveGroupRequest, version: int) -> Result[
         outcomes.append(MemberResponse(identity.member_id, identity.group_instance_id, code))
     members_before = len(group.members)
     if leaving:
-        plan.remove(list(leaving))
+        draft.remove(list(leaving))
     if group.state is ClassicState.PREPARING_REBALANCE:
-        complete_join_if_all_came(plan)
+        complete_join_if_all_came(draft)
     elif len(group.members) < members_before:
-        prepare_rebalance(plan)
-    return plan.result(response_of(outcomes, version))
+        prepare_rebalance(draft)
+    return draft.result(response_of(outcomes, version))
 
 
 def refuse_all(request: LeaveGroupRequest, version: int) -> LeaveGroupResponse:

@@ -5,7 +5,7 @@ looks up one member and sets one timer, however large the group is.
 """
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.coordinator.result import Answer, Parked, Result, SetTimer
+from martlet.coordinator.result import Parked, Result, SetTimer
 from martlet.groups.classic import answers
 from martlet.groups.classic.checks import (
     check_assignments,
@@ -13,63 +13,63 @@ from martlet.groups.classic.checks import (
     check_member,
     check_protocol_agrees,
 )
+from martlet.groups.classic.classic_draft import ClassicDraft, session_key, sync_key, sync_phase_key
 from martlet.groups.classic.classic_events import MemberSynced
 from martlet.groups.classic.classic_group import ClassicGroup, ClassicState
-from martlet.groups.classic.plan import Plan, session_key, sync_key, sync_phase_key
 from martlet.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from martlet.wire.messages.sync_group import SyncGroupRequest
 
 
-def sync_group(plan: Plan, request: SyncGroupRequest) -> Result[object]:
-    group = plan.group
+def sync_group(draft: ClassicDraft, request: SyncGroupRequest) -> Result[object]:
+    group = draft.state
     check_member(group, request.member_id, request.group_instance_id)
     check_generation(group, request.generation_id)
     check_protocol_agrees(group, request)
     if group.state is ClassicState.PREPARING_REBALANCE:
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id!r} is rebalancing; join again")
     if group.state is ClassicState.STABLE:
-        return _answer_from_stable(plan, request.member_id)
+        return _answer_from_stable(draft, request.member_id)
     if group.leader == request.member_id:
-        return _take_assignments(plan, request)
-    return _wait_for_leader(plan, request.member_id)
+        return _take_assignments(draft, request)
+    return _wait_for_leader(draft, request.member_id)
 
 
-def _answer_from_stable(plan: Plan, member_id: str) -> Result[object]:
-    _note_synced(plan, member_id, waits=False)
-    plan.watch(plan.group.members[member_id])
-    return plan.result(answers.synced(plan.group, plan.group.assignments.get(member_id, b"")))
+def _answer_from_stable(draft: ClassicDraft, member_id: str) -> Result[object]:
+    _note_synced(draft, member_id, waits=False)
+    draft.watch(draft.state.members[member_id])
+    return draft.result(answers.synced(draft.state, draft.state.assignments.get(member_id, b"")))
 
 
-def _wait_for_leader(plan: Plan, member_id: str) -> Result[object]:
-    _note_synced(plan, member_id, waits=True)
+def _wait_for_leader(draft: ClassicDraft, member_id: str) -> Result[object]:
+    _note_synced(draft, member_id, waits=True)
     replaced = answers.sync_refused(ErrorCode.REBALANCE_IN_PROGRESS)
-    return plan.result(Parked(sync_key(plan.group.group_id, member_id), replaced))
+    return draft.result(Parked(sync_key(draft.state.group_id, member_id), replaced))
 
 
-def _note_synced(plan: Plan, member_id: str, *, waits: bool) -> None:
-    group = plan.group
+def _note_synced(draft: ClassicDraft, member_id: str, *, waits: bool) -> None:
+    group = draft.state
     if member_id not in group.unsynced:
         return
-    plan.record(MemberSynced(group.group_id, member_id, waits))
+    draft.record(MemberSynced(group.group_id, member_id, waits))
     if not group.unsynced:
-        plan.cancel_timer(sync_phase_key(group.group_id))
+        draft.cancel_timers(sync_phase_key(group.group_id))
 
 
-def _take_assignments(plan: Plan, request: SyncGroupRequest) -> Result[object]:
+def _take_assignments(draft: ClassicDraft, request: SyncGroupRequest) -> Result[object]:
     """The leader has spoken: store the generation, then tell everybody who waits."""
-    group = plan.group
+    group = draft.state
     assignments = {entry.member_id: bytes(entry.assignment) for entry in request.assignments}
-    check_assignments(group, assignments, plan.options)
+    check_assignments(group, assignments, draft.options)
     waiting = list(group.syncing)
-    _note_synced(plan, request.member_id, waits=False)
-    plan.store(group.stored(plan.now_ms, assignments))
+    _note_synced(draft, request.member_id, waits=False)
+    draft.record_last(group.stored(draft.now_ms, assignments))
     for member_id in waiting:
         answer = answers.synced(group, assignments.get(member_id, b""))
-        plan.answers.append(Answer(sync_key(group.group_id, member_id), answer))
+        draft.answer(sync_key(group.group_id, member_id), answer)
     # A session that ran out while its member waited was let pass, so it is timed anew from here.
     for member_id in (request.member_id, *waiting):
-        plan.watch(group.members[member_id])
-    return plan.result(answers.synced(group, assignments.get(request.member_id, b"")))
+        draft.watch(group.members[member_id])
+    return draft.result(answers.synced(group, assignments.get(request.member_id, b"")))
 
 
 def heartbeat(group: ClassicGroup, request: HeartbeatRequest) -> Result[object]:

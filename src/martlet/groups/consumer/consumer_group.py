@@ -15,12 +15,13 @@ GRP-8 `topic_sources` has exactly the topics that some member subscribes to.
 Proved by: tests/unit/groups/consumer/test_group.py, tests/properties/test_consumer_group.py
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, get_args
 
 from martlet.base.ids import TopicId
+from martlet.coordinator.draft import Overlay
 from martlet.groups.records import (
     NO_PARTITIONS,
     ConsumerGroupRemoved,
@@ -73,9 +74,6 @@ class ClassicMemberAwaited:
     what: Awaited
 
 
-ConsumerEvent: TypeAlias = AssignmentDue | ExpressionsDue | ClassicMemberAwaited
-
-
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 AWAY_EPOCH: Final = -2
@@ -99,35 +97,16 @@ GroupRecord = (
 )
 """What changes one group."""
 ConsumerRecord = GroupRecord | ConsumerGroupRemoved
-CONSUMER_RECORDS: Final = (
-    ConsumerGroupStored,
-    ConsumerGroupRemoved,
-    ConsumerMemberStored,
-    ConsumerMemberRemoved,
-    TargetEpochStored,
-    TargetEpochRemoved,
-    TargetAssigned,
-    TargetRemoved,
-    CurrentAssigned,
-    CurrentRemoved,
-    RegexResolved,
-    RegexRemoved,
-    AssignmentDue,
-    ExpressionsDue,
-    ClassicMemberAwaited,
-)
+CONSUMER_RECORDS: Final = get_args(ConsumerRecord)
 """Every record, durable or not, that the consumer protocol replays."""
 
 
-class Member:
-    """One member: what it wants and what it owns, as last written."""
+class Member(NamedTuple):
+    """One member: what it subscribes to and what it owns, as last written."""
 
-    __slots__ = ("awaited", "current", "stored")
-
-    def __init__(self, stored: ConsumerMemberStored, current: CurrentAssigned) -> None:
-        self.stored = stored
-        self.current = current
-        self.awaited = Awaited.NOTHING
+    stored: ConsumerMemberStored
+    current: CurrentAssigned
+    awaited: Awaited = Awaited.NOTHING
 
     @property
     def member_id(self) -> str:
@@ -188,21 +167,34 @@ class ConsumerGroup:
         self.epoch = 0
         self.metadata_hash = 0
         self.target_epoch = 0
-        self.members: dict[str, Member] = {}
-        self.targets: dict[str, Partitions] = {}
-        self.instances: dict[str, str] = {}
+        self.members: MutableMapping[str, Member] = {}
+        self.targets: MutableMapping[str, Partitions] = {}
+        self.instances: MutableMapping[str, str] = {}
         """Static members: member id by instance id."""
-        self.owners: dict[tuple[TopicId, int], str] = {}
-        self.topic_sources: dict[str, int] = {}
-        self.regexes: dict[str, RegexResolved] = {}
-        self.regex_users: dict[str, int] = {}
-        self.assignor_votes: dict[str, int] = {}
+        self.owners: MutableMapping[tuple[TopicId, int], str] = {}
+        self.topic_sources: MutableMapping[str, int] = {}
+        self.regexes: MutableMapping[str, RegexResolved] = {}
+        self.regex_users: MutableMapping[str, int] = {}
+        self.assignor_votes: MutableMapping[str, int] = {}
         self.classic_count = 0
-        self.classic_protocols: dict[str, int] = {}
+        self.classic_protocols: MutableMapping[str, int] = {}
         """How many of the members that speak the classic protocol know each of its protocols."""
         self.assignment_due = False
         self.expressions_due = ("", 0)
         """How many expressions are to be matched anew, and behind which one to go on."""
+
+    def draft(self) -> "ConsumerGroup":
+        """A copy for a handler; what it subscribes to stays out of the index."""
+        draft = ConsumerGroup(self.group_id)
+        draft.epoch, draft.target_epoch, draft.metadata_hash = self.epoch, self.target_epoch, self.metadata_hash
+        draft.assignment_due, draft.expressions_due = self.assignment_due, self.expressions_due
+        draft.members, draft.targets = Overlay(self.members), Overlay(self.targets)
+        draft.instances, draft.owners = Overlay(self.instances), Overlay(self.owners)
+        draft.topic_sources = Overlay(self.topic_sources)
+        draft.regexes, draft.regex_users = Overlay(self.regexes), Overlay(self.regex_users)
+        draft.assignor_votes = Overlay(self.assignor_votes)
+        draft.classic_count, draft.classic_protocols = self.classic_count, Overlay(self.classic_protocols)
+        return draft
 
     @property
     def is_empty(self) -> bool:
@@ -271,8 +263,9 @@ class ConsumerGroup:
             case ExpressionsDue():
                 self.expressions_due = (record.after, record.count)
             case ClassicMemberAwaited():
-                if record.member_id in self.members:
-                    self.members[record.member_id].awaited = record.what
+                member = self.members.get(record.member_id)
+                if member is not None:
+                    self.members[record.member_id] = member._replace(awaited=record.what)
 
     def _member(self, member_id: str) -> Member:
         """The member, made up when its own record comes later than its assignment in the log."""
@@ -286,10 +279,9 @@ class ConsumerGroup:
     def _store_member(self, stored: ConsumerMemberStored) -> None:
         member = self._member(stored.member_id)
         self._count(member.stored, -1)
-        member.stored = stored
+        awaited = Awaited.NOTHING if stored.classic is None else member.awaited
+        self.members[stored.member_id] = Member(stored, member.current, awaited)
         self._count(stored, 1)
-        if stored.classic is None:
-            member.awaited = Awaited.NOTHING
 
     def _remove_member(self, member_id: str) -> None:
         member = self.members.get(member_id)
@@ -336,7 +328,7 @@ class ConsumerGroup:
     def _assign(self, current: CurrentAssigned) -> None:
         member = self._member(current.member_id)
         self._release(member.current)
-        member.current = current
+        self.members[current.member_id] = member._replace(current=current)
         for partition in _held(current):
             self.owners[partition] = current.member_id
 
@@ -344,7 +336,8 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is not None:
             self._release(member.current)
-            member.current = CurrentAssigned(self.group_id, member_id, 0, 0, MemberState.STABLE)
+            nothing = CurrentAssigned(self.group_id, member_id, 0, 0, MemberState.STABLE)
+            self.members[member_id] = member._replace(current=nothing)
 
     def _release(self, current: CurrentAssigned) -> None:
         for partition in _held(current):
@@ -357,7 +350,7 @@ def _held(current: CurrentAssigned) -> Iterable[tuple[TopicId, int]]:
     return current.assigned | current.pending_revocation if current.pending_revocation else current.assigned
 
 
-def _add(counts: dict[str, int], name: str, step: int) -> None:
+def _add(counts: MutableMapping[str, int], name: str, step: int) -> None:
     count = counts.get(name, 0) + step
     if count:
         counts[name] = count

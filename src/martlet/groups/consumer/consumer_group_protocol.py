@@ -36,9 +36,16 @@ from martlet.groups.consumer.departure import (
     no_such_group,
     remove_members,
 )
-from martlet.groups.consumer.heartbeat import MemberUpdate, find_member, heartbeat
-from martlet.groups.consumer.subscriptions import NEXT_TURN_MS, UpdateBudget, refresh, refresh_next, refresh_some
-from martlet.groups.consumer.target import ASSIGN_DELAY_MS, AT_ONCE_MEMBERS_MAX, make_target, outlook_of
+from martlet.groups.consumer.heartbeat import MemberUpdate, find_member, heartbeat, is_usual, usual_heartbeat
+from martlet.groups.consumer.subscriptions import (
+    NEXT_TURN_MS,
+    ConsumerDraft,
+    UpdateBudget,
+    raise_epoch_if_topics_changed,
+    refresh_all,
+    refresh_some,
+)
+from martlet.groups.consumer.target import ASSIGN_DELAY_MS, AT_ONCE_MEMBERS_MAX, make_target
 from martlet.groups.consumer.validation import check_heartbeat
 from martlet.groups.ports import Caller, GroupsOptions, TopicsView
 from martlet.groups.records import (
@@ -97,8 +104,10 @@ class ConsumerProtocol:
         if request.member_epoch < JOINING_EPOCH:
             return self._leave(group, request, now_ms)
         known, replaced = find_member(group, request, self._options)
-        update = MemberUpdate(group, self._topics, self._options, known, replaced)
-        return heartbeat(update, request, caller, request.member_id or self._ids.text_id(), now_ms)
+        if known is not None and is_usual(group, known, request, caller):
+            return usual_heartbeat(group, known, self._options)
+        update = MemberUpdate(ConsumerDraft(group, self._topics, now_ms), self._options, known, replaced)
+        return heartbeat(update, request, caller, request.member_id or self._ids.text_id())
 
     def check_commit(self, group: ConsumerGroup, *, member_id: str, epoch: int, version: int) -> None:
         """Refuse an OffsetCommit by somebody who is not a member, or is one in another epoch."""
@@ -158,12 +167,10 @@ class ConsumerProtocol:
             group = self.groups[group_id]
             if group.is_empty:
                 continue
-            found = None
-            if not budget.is_spent:
-                found = refresh_some(group, self._topics, names, now_ms, budget)
-            if found is not None:
-                budget.take_records(found)
-                records += found
+            draft = ConsumerDraft(group, self._topics, now_ms)
+            if not budget.is_spent and refresh_some(draft, names, budget):
+                budget.take_records(draft.records)
+                records += draft.records
                 continue
             if group.regexes:
                 records.append(ExpressionsDue(group_id, group.expressions_due[0], len(group.regexes)))
@@ -182,9 +189,10 @@ class ConsumerProtocol:
             if budget.is_spent:
                 timers.append(SetTimer(("regex", group.group_id), NEXT_TURN_MS))
             else:
-                found = refresh(group, self._topics)
-                budget.take_records(found)
-                records += found
+                draft = ConsumerDraft(group, self._topics, now_ms)
+                raise_epoch_if_topics_changed(draft)
+                budget.take_records(draft.records)
+                records += draft.records
             for member in group.members.values():
                 timers += self._timers_after_loading(group, member)
             if group.regexes:
@@ -204,9 +212,9 @@ class ConsumerProtocol:
         if key[0] == "assign":
             if group.epoch == group.target_epoch:
                 return Result()
-            return Result(records=make_target(group, outlook_of(group), self._topics, self._options).records)
+            return Result(records=make_target(group, self._topics, self._options).records)
         if key[0] == "regex":
-            return self._look_at_topics(group, key, now_ms)
+            return self._check_topics(group, key, now_ms)
         member = group.members.get(key[2])
         if member is None:
             return Result()
@@ -214,13 +222,15 @@ class ConsumerProtocol:
             return Result()
         return self.remove_members(group, [member], None, now_ms)
 
-    def _look_at_topics(self, group: ConsumerGroup, key: TimerKey, now_ms: int) -> Result[object]:
-        """Some expressions, or all, have been resolved long ago, or news did not reach the group at once."""
-        if not group.regexes:
-            return Result(records=refresh(group, self._topics))
-        records, is_more = refresh_next(group, self._topics, now_ms)
-        delay_ms = NEXT_TURN_MS if is_more else self._options.consumer_regex_refresh_ms
-        return Result(records=records, timers=[SetTimer(key, delay_ms)])
+    def _check_topics(self, group: ConsumerGroup, key: TimerKey, now_ms: int) -> Result[object]:
+        """Expressions were matched long ago, or an update of topics did not reach the group at once."""
+        draft = ConsumerDraft(group, self._topics, now_ms)
+        if group.regexes:
+            is_more = refresh_all(draft)
+            draft.set_timer(key, NEXT_TURN_MS if is_more else self._options.consumer_regex_refresh_ms)
+        else:
+            raise_epoch_if_topics_changed(draft)
+        return draft.result()
 
     # The only writer
 

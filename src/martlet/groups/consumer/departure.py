@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.coordinator.result import CancelTimer, Result
+from martlet.coordinator.result import CancelTimer, Result, TimerKey
 from martlet.groups.consumer.consumer_group import AWAY_EPOCH, JOINING_EPOCH, ConsumerGroup, GroupRecord, Member
-from martlet.groups.consumer.subscriptions import SubscriptionChange
+from martlet.groups.consumer.subscriptions import ConsumerDraft, raise_epoch, remove_if_unused
 from martlet.groups.ports import TopicsView
 from martlet.groups.records import (
     NO_PARTITIONS,
-    ConsumerGroupStored,
     ConsumerMemberRemoved,
     CurrentRemoved,
     TargetRemoved,
@@ -86,22 +85,20 @@ def member_removal(group_id: str, member_id: str) -> list[GroupRecord]:
     ]
 
 
-def member_timers(group_id: str, member_id: str) -> list[CancelTimer]:
-    """A member that is gone has no timers."""
-    return [CancelTimer(("session", group_id, member_id)), CancelTimer(("revoke", group_id, member_id))]
+def member_timers(group_id: str, member_id: str) -> list[TimerKey]:
+    """The timers that end with a member."""
+    return [("session", group_id, member_id), ("revoke", group_id, member_id)]
 
 
 def remove_members(
     group: ConsumerGroup, members: Sequence[Member], topics: TopicsView, response: object, now_ms: int
 ) -> Result[object]:
-    """Take these members out and bump the group epoch."""
-    records: list[GroupRecord] = []
-    timers: list[CancelTimer] = []
-    change = SubscriptionChange(group, topics)
+    """Remove these members and raise the group epoch."""
+    draft = ConsumerDraft(group, topics, now_ms)
     for member in members:
-        records += member_removal(group.group_id, member.member_id)
-        timers += member_timers(group.group_id, member.member_id)
-        change.change(member.stored, None, now_ms)
-    records += change.records
-    records.append(ConsumerGroupStored(group.group_id, group.epoch + 1, change.metadata_hash()))
-    return Result(response, records, timers)
+        draft.record(*member_removal(group.group_id, member.member_id))
+        draft.cancel_timers(*member_timers(group.group_id, member.member_id))
+    for member in members:
+        remove_if_unused(draft, member.stored.topic_regex)
+    raise_epoch(draft)
+    return draft.result(response)

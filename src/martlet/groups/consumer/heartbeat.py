@@ -11,32 +11,25 @@ member that lost an answer may still own what it is just asked to give back; a s
 full group.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicId
-from martlet.coordinator.result import CancelTimer, Result, SetTimer
+from martlet.coordinator.result import Result, SetTimer
 from martlet.groups.consumer.consumer_group import (
     AWAY_EPOCH,
     JOINING_EPOCH,
     AssignmentDue,
     ConsumerGroup,
-    GroupRecord,
     Member,
 )
 from martlet.groups.consumer.departure import member_removal, member_timers, static_member, unknown_member
 from martlet.groups.consumer.reconciliation import reconcile
-from martlet.groups.consumer.subscriptions import SubscriptionChange
-from martlet.groups.consumer.target import (
-    ASSIGN_DELAY_MS,
-    AT_ONCE_MEMBERS_MAX,
-    GroupOutlook,
-    make_target,
-    outlook_of,
-)
-from martlet.groups.ports import Caller, GroupsOptions, TopicsView
+from martlet.groups.consumer.subscriptions import ConsumerDraft, raise_epoch, remove_if_unused, resolve_if_new
+from martlet.groups.consumer.target import ASSIGN_DELAY_MS, AT_ONCE_MEMBERS_MAX, make_target
+from martlet.groups.ports import Caller, GroupsOptions
 from martlet.groups.records import (
-    ConsumerGroupStored,
+    NO_PARTITIONS,
     ConsumerMemberStored,
     CurrentAssigned,
     MemberState,
@@ -53,123 +46,99 @@ from martlet.wire.messages.consumer_group_heartbeat import (
 
 @dataclass(slots=True)
 class MemberUpdate:
-    """One member's step through the group: what it says now, and the records and timers that come of it.
+    """One member's step through the group: what it says now, and what follows from that.
 
     Shared by heartbeats and by JoinGroup of members that speak the classic protocol (`groups/migration`).
     """
 
-    group: ConsumerGroup
-    topics: TopicsView
+    draft: ConsumerDraft
     options: GroupsOptions
     known: Member | None
     """The member as it was; None: it is new, or it takes a static member's place."""
     replaced: Member | None
     """The static member whose place it takes."""
-    records: list[GroupRecord] = field(default_factory=list)
-    timers: list[SetTimer | CancelTimer] = field(default_factory=list)
 
     @property
     def before(self) -> Member | None:
         return self.known or self.replaced
 
-    def run(self, after: ConsumerMemberStored, owned: Partitions | None, now_ms: int) -> CurrentAssigned:
-        """Carry the member over to `after`; returns where it stands then."""
-        outlook = self._store(after, now_ms)
-        target_epoch, target = self._aim(after.member_id, outlook)
-        start = self._start(after.member_id)
-        current = reconcile(start, target=target, target_epoch=target_epoch, owned=owned, owners=self.group.owners)
+    def run(self, after: ConsumerMemberStored, owned: Partitions | None) -> CurrentAssigned:
+        """Lead the member to `after`; returns where it stands then."""
+        self._store(after)
+        target_epoch, target = self._assign(after.member_id)
+        start, owners = self._start(after.member_id), self.draft.before.owners
+        current = reconcile(start, target=target, target_epoch=target_epoch, owned=owned, owners=owners)
         if self.known is None or current is not self.known.current:
-            self.records.append(current)
+            self.draft.record(current)
             self._watch_revocation(after, current)
         return current
 
-    def _store(self, after: ConsumerMemberStored, now_ms: int) -> GroupOutlook | None:
-        """Write down what the member says; returns how the group looks then, None when it looks as before."""
-        group, before = self.group, self.before
-        # Without a fingerprint, as after a change of protocol, nobody has looked at the group's topics yet.
-        is_unseen = group.metadata_hash == 0
-        if before is not None and after is before.stored and not is_unseen:
-            return None
+    def _store(self, after: ConsumerMemberStored) -> None:
+        """Note what the member says, and raise the epoch when its subscription is new to the group."""
+        draft, group = self.draft, self.draft.before
+        before = None if self.before is None else self.before.stored
         if self.replaced is not None:
-            self.records += member_removal(group.group_id, self.replaced.member_id)
-            self.timers += member_timers(group.group_id, self.replaced.member_id)
-        if before is None or after != before.stored:
-            self.records.append(after)
-        wish_changed = before is None or (after.topic_names, after.topic_regex) != (
-            before.stored.topic_names,
-            before.stored.topic_regex,
-        )
-        change = SubscriptionChange(group, self.topics)
-        epoch = group.epoch
-        if wish_changed or is_unseen:
-            change.change(before.stored if before else None, after, now_ms)
-            self.records += change.records
-            epoch += 1
-            self.records.append(ConsumerGroupStored(group.group_id, epoch, change.metadata_hash()))
-            if change.regexes and not group.regexes:
-                self.timers.append(SetTimer(("regex", group.group_id), self.options.consumer_regex_refresh_ms))
-        return self._outlook(after, change.regexes, epoch) if self._size() <= AT_ONCE_MEMBERS_MAX else None
+            draft.record(*member_removal(group.group_id, self.replaced.member_id))
+            draft.cancel_timers(*member_timers(group.group_id, self.replaced.member_id))
+        if before is None or after != before:
+            draft.record(after)
+        is_same = before is not None and same_subscription(before, after)
+        # Without a hash, as after a conversion, the group's topics have not been checked yet.
+        if is_same and group.metadata_hash != 0:
+            return
+        if not is_same:
+            resolve_if_new(draft, after.topic_regex)
+            remove_if_unused(draft, None if before is None else before.topic_regex)
+        raise_epoch(draft)
+        if draft.state.regexes and not group.regexes:
+            draft.set_timer(("regex", group.group_id), self.options.consumer_regex_refresh_ms)
 
-    def _outlook(self, after: ConsumerMemberStored, regexes: dict[str, tuple[str, ...]], epoch: int) -> GroupOutlook:
-        now = outlook_of(self.group)
-        stored, partitions = dict(now.stored), dict(now.partitions)
-        if self.replaced is not None:
-            del stored[self.replaced.member_id]
-            partitions[after.member_id] = self.group.target_of(self.replaced.member_id)
-        stored[after.member_id] = after
-        return GroupOutlook(stored, partitions, {**now.regexes, **regexes}, epoch)
-
-    def _size(self) -> int:
-        return len(self.group.members) + (self.before is None)
-
-    def _aim(self, member_id: str, outlook: GroupOutlook | None) -> tuple[int, Partitions]:
+    def _assign(self, member_id: str) -> tuple[int, Partitions]:
         """The epoch and the partitions to lead the member to; makes a new target when it is time for one."""
-        group = self.group
-        bumped = any(isinstance(record, ConsumerGroupStored) for record in self.records)
-        if bumped or group.epoch > group.target_epoch:
+        draft, group = self.draft, self.draft.state
+        inherited = NO_PARTITIONS
+        if self.replaced is not None:
+            inherited = draft.before.target_of(self.replaced.member_id)
+        if group.epoch > group.target_epoch:
             interval_ms = self.options.consumer_times(group.group_id).assignment_interval_ms
             may_be_at_once = interval_ms == 0 or group.target_epoch == 0
-            if may_be_at_once and self._size() <= AT_ONCE_MEMBERS_MAX:
-                outlook = outlook or outlook_of(group)
-                target = make_target(group, outlook, self.topics, self.options)
-                self.records += target.records
-                return outlook.epoch, target.partitions[member_id]
+            if may_be_at_once and len(group.members) <= AT_ONCE_MEMBERS_MAX:
+                target = make_target(group, draft.topics, self.options, {member_id: inherited})
+                draft.record(*target.records)
+                return group.epoch, target.partitions[member_id]
             if not group.assignment_due:
-                self.records.append(AssignmentDue(group.group_id))
-                self.timers.append(SetTimer(("assign", group.group_id), interval_ms or ASSIGN_DELAY_MS))
-        if self.replaced is None:
-            return group.target_epoch, group.target_of(member_id)
-        inherited = group.target_of(self.replaced.member_id)
-        self.records.append(TargetAssigned(group.group_id, member_id, inherited))
-        return group.target_epoch, inherited
+                draft.record(AssignmentDue(group.group_id))
+                draft.set_timer(("assign", group.group_id), interval_ms or ASSIGN_DELAY_MS)
+        if self.replaced is not None:
+            draft.record(TargetAssigned(group.group_id, member_id, inherited))
+        return group.target_epoch, group.target_of(member_id)
 
     def _start(self, member_id: str) -> CurrentAssigned:
         """Where the member stands before this step: one that comes back or takes a place inherits what was owned."""
         before = self.before
         if before is None:
-            return CurrentAssigned(self.group.group_id, member_id, 0, 0, MemberState.STABLE)
+            return CurrentAssigned(self.draft.state.group_id, member_id, 0, 0, MemberState.STABLE)
         if self.replaced is not None or before.current.epoch == AWAY_EPOCH:
             return replace(before.current, member_id=member_id, epoch=0, previous_epoch=0)
         return before.current
 
     def _watch_revocation(self, after: ConsumerMemberStored, current: CurrentAssigned) -> None:
         """A member that has to give something back has its rebalance timeout to do so."""
-        key = ("revoke", self.group.group_id, after.member_id)
+        key = ("revoke", after.group_id, after.member_id)
         if current.state is MemberState.UNREVOKED_PARTITIONS:
-            self.timers.append(SetTimer(key, after.rebalance_timeout_ms))
+            self.draft.set_timer(key, after.rebalance_timeout_ms)
         elif self.known is not None and self.known.current.state is MemberState.UNREVOKED_PARTITIONS:
-            self.timers.append(CancelTimer(key))
+            self.draft.cancel_timers(key)
 
 
 def heartbeat(
-    update: MemberUpdate, request: ConsumerGroupHeartbeatRequest, caller: Caller, member_id: str, now_ms: int
-) -> Result[object]:
-    """Carry out a checked heartbeat of a member that joins or stays."""
-    group, options = update.group, update.options
-    owned = owned_partitions(request)
-    current = update.run(_stored_after(update, request, caller, member_id), owned, now_ms)
-    times = options.consumer_times(group.group_id)
-    update.timers.append(SetTimer(("session", group.group_id, member_id), times.session_timeout_ms))
+    update: MemberUpdate, request: ConsumerGroupHeartbeatRequest, caller: Caller, member_id: str
+) -> Result[object, ConsumerGroupHeartbeatResponse]:
+    """Apply a checked heartbeat of a member that joins or stays."""
+    draft = update.draft
+    current = update.run(_stored_after(update, request, caller, member_id), owned_partitions(request))
+    times = update.options.consumer_times(draft.state.group_id)
+    draft.set_timer(("session", draft.state.group_id, member_id), times.session_timeout_ms)
     response = ConsumerGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=current.epoch,
@@ -177,7 +146,32 @@ def heartbeat(
     )
     if _is_full(request) or update.known is None or current.assigned != update.known.current.assigned:
         response.assignment = Assignment([TopicPartitions(*one) for one in by_topic(current.assigned)])
-    return Result(response, update.records, update.timers)
+    return draft.result(response)
+
+
+def is_usual(group: ConsumerGroup, member: Member, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> bool:
+    """Whether this is the heartbeat that nearly all are: neither the member nor the group has anything new to say."""
+    current = member.current
+    return (
+        current.state is MemberState.STABLE
+        and request.member_epoch == current.epoch == group.target_epoch == group.epoch
+        and group.metadata_hash != 0
+        and _says_nothing_new(member.stored, request, caller)
+    )
+
+
+def usual_heartbeat(
+    group: ConsumerGroup, member: Member, options: GroupsOptions
+) -> Result[object, ConsumerGroupHeartbeatResponse]:
+    """The same for a heartbeat that `is_usual`, without a draft: the session goes on."""
+    times = options.consumer_times(group.group_id)
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.current.epoch,
+        heartbeat_interval_ms=times.heartbeat_interval_ms,
+    )
+    session = SetTimer(("session", group.group_id, member.member_id), times.session_timeout_ms)
+    return Result(response, timers=(session,))
 
 
 def find_member(
@@ -268,14 +262,16 @@ def _says_nothing_new(before: ConsumerMemberStored, request: ConsumerGroupHeartb
     )
 
 
+def same_subscription(one: ConsumerMemberStored, other: ConsumerMemberStored) -> bool:
+    return one.topic_names == other.topic_names and one.topic_regex == other.topic_regex
+
+
 def _stored_after(
     update: MemberUpdate, request: ConsumerGroupHeartbeatRequest, caller: Caller, member_id: str
 ) -> ConsumerMemberStored:
-    """What the member has told so far; fields it leaves out stay as they were."""
+    """What the member has said so far; fields it leaves out stay as they were."""
     before = update.before.stored if update.before is not None else None
-    if before is not None and update.replaced is None and _says_nothing_new(before, request, caller):
-        return before
-    base = before or ConsumerMemberStored(update.group.group_id, member_id)
+    base = before or ConsumerMemberStored(request.group_id, member_id)
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     after = ConsumerMemberStored(
         base.group_id,

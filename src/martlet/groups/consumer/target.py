@@ -1,10 +1,10 @@
-"""Makes the target assignment of a group: what each member shall own once everybody has given back what it shall not.
+"""Makes the target assignment of a group: what each member is to own once all have given back what they are not to own.
 
-The whole group is looked at here, so this is the one costly step (a few milliseconds for a thousand members). Groups of
-up to 32 members get a new target with the heartbeat that notices a new group epoch. In bigger ones, where a burst of
-joins would make a target for each of them, it is made by a timer, at most every 200 ms; members learn it by their next
-heartbeats. A group that asks for a time between assignments gets its first target at once and every other one by the
-timer, so much after the change that calls for it. Only members whose target changed get a record.
+This is the one costly step, because it visits every member (a few milliseconds for a thousand of them). Groups of up to
+32 members get a new target with the heartbeat that notices a new group epoch. In bigger ones, where a burst of joins
+would make a target for each of them, a timer makes it, at most every 200 ms; members learn it by their next heartbeats.
+A group that sets an assignment interval gets its first target at once and every other one by the timer, that long
+after the change that calls for it. Only members whose target changed get a record.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,6 @@ from martlet.groups.consumer.assignors.specification import MemberSpecification
 from martlet.groups.consumer.consumer_group import ConsumerGroup, GroupRecord
 from martlet.groups.ports import GroupsOptions, TopicsView, TopicView
 from martlet.groups.records import (
-    NO_PARTITIONS,
-    ConsumerMemberStored,
     Partitions,
     TargetAssigned,
     TargetEpochStored,
@@ -25,54 +23,37 @@ from martlet.groups.records import (
 AT_ONCE_MEMBERS_MAX: Final = 32
 ASSIGN_DELAY_MS: Final = 200
 
+_NOTHING: Final[Mapping[str, Partitions]] = {}
+
 
 class Target(NamedTuple):
-    """A new target: everybody's partitions, and the records that make it so."""
+    """A new target: the partitions of every member, and the records that make it so."""
 
     partitions: Mapping[str, Partitions]
     records: Sequence[GroupRecord]
 
 
-class GroupOutlook(NamedTuple):
-    """A group as it will be once the request at hand is carried out."""
+def make_target(
+    group: ConsumerGroup, topics: TopicsView, options: GroupsOptions, inherited: Mapping[str, Partitions] = _NOTHING
+) -> Target:
+    """Assign the partitions of all subscribed topics, moving as few as possible.
 
-    stored: Mapping[str, ConsumerMemberStored]
-    partitions: Mapping[str, Partitions]
-    """The target so far, by member."""
-    regexes: Mapping[str, tuple[str, ...]]
-    epoch: int
-
-
-def outlook_of(group: ConsumerGroup) -> GroupOutlook:
-    """The group as it is."""
-    return GroupOutlook(
-        {member_id: member.stored for member_id, member in group.members.items()},
-        group.targets,
-        {regex: resolved.topics for regex, resolved in group.regexes.items()},
-        group.epoch,
-    )
-
-
-def make_target(group: ConsumerGroup, outlook: GroupOutlook, topics: TopicsView, options: GroupsOptions) -> Target:
-    """Assign the partitions of all subscribed topics anew, moving as few as possible."""
-    members = _specifications(outlook)
+    `inherited` is what members that take a static member's place had as their target under their former ids.
+    """
+    members = _specifications(group, inherited)
     views: dict[str, TopicView] = {}
     for subscription in {one.topics for one in members.values()}:
         for name in subscription:
             view = None if name in views else topics.topic(name)
             if view is not None:
                 views[name] = view
-    votes: dict[str, int] = {}
-    for stored in outlook.stored.values():
-        if stored.assignor is not None:
-            votes[stored.assignor] = votes.get(stored.assignor, 0) + 1
-    partitions = ASSIGNORS[preferred_assignor(votes, options)](members, views)
+    partitions = ASSIGNORS[preferred_assignor(group.assignor_votes, options)](members, views)
     records: list[GroupRecord] = [
         TargetAssigned(group.group_id, member_id, wanted)
         for member_id, wanted in partitions.items()
-        if wanted is not (known := group.targets.get(member_id, NO_PARTITIONS)) and wanted != known
+        if wanted is not (known := group.target_of(member_id)) and wanted != known
     ]
-    records.append(TargetEpochStored(group.group_id, outlook.epoch))
+    records.append(TargetEpochStored(group.group_id, group.epoch))
     return Target(partitions, records)
 
 
@@ -82,15 +63,15 @@ def preferred_assignor(votes: Mapping[str, int], options: GroupsOptions) -> str:
     return max(known, key=lambda name: votes.get(name, 0))
 
 
-def _specifications(outlook: GroupOutlook) -> dict[str, MemberSpecification]:
+def _specifications(group: ConsumerGroup, inherited: Mapping[str, Partitions]) -> dict[str, MemberSpecification]:
     subscriptions: dict[tuple[tuple[str, ...], str | None], frozenset[str]] = {}
     members: dict[str, MemberSpecification] = {}
-    for member_id, stored in outlook.stored.items():
-        wish = (stored.topic_names, stored.topic_regex)
-        topics = subscriptions.get(wish)
+    for member_id, member in group.members.items():
+        stored = member.stored
+        subscription = (stored.topic_names, stored.topic_regex)
+        topics = subscriptions.get(subscription)
         if topics is None:
-            matched = outlook.regexes.get(stored.topic_regex, ()) if stored.topic_regex is not None else ()
-            topics = subscriptions[wish] = frozenset(stored.topic_names + matched)
-        partitions = outlook.partitions.get(member_id, NO_PARTITIONS)
+            topics = subscriptions[subscription] = group.topics_of(stored)
+        partitions = inherited.get(member_id) or group.target_of(member_id)
         members[member_id] = MemberSpecification(topics, partitions, stored.rack_id, stored.instance_id or member_id)
     return members

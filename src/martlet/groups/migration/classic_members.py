@@ -22,6 +22,7 @@ from martlet.groups.consumer.consumer_group_protocol import ConsumerProtocol
 from martlet.groups.consumer.departure import static_member, unknown_member
 from martlet.groups.consumer.heartbeat import MemberUpdate
 from martlet.groups.consumer.reconciliation import waits_for_others
+from martlet.groups.consumer.subscriptions import ConsumerDraft
 from martlet.groups.consumer.validation import check_member_id
 from martlet.groups.migration.conversion import Conversion, assignment_bytes, partitions_of
 from martlet.groups.ports import Caller, GroupsOptions, TopicsView
@@ -76,14 +77,13 @@ class ClassicMembers:
             )
         known, replaced = _find(group, request)
         member_id = request.member_id or self._new_id(request, caller)
-        update = MemberUpdate(group, self._topics, self._options, known, replaced)
+        draft = ConsumerDraft(group, self._topics, now_ms)
         after = _stored(request, caller, member_id, subscription)
-        current = update.run(after, partitions_of(subscription.owned, self._topics), now_ms)
-        update.records.append(ClassicMemberAwaited(group.group_id, member_id, Awaited.SYNC))
-        update.timers += [
-            SetTimer(("session", group.group_id, member_id), request.session_timeout_ms),
-            SetTimer(("revoke", group.group_id, member_id), after.rebalance_timeout_ms),
-        ]
+        update = MemberUpdate(draft, self._options, known, replaced)
+        current = update.run(after, partitions_of(subscription.owned, self._topics))
+        draft.record(ClassicMemberAwaited(group.group_id, member_id, Awaited.SYNC))
+        draft.set_timer(("session", group.group_id, member_id), request.session_timeout_ms)
+        draft.set_timer(("revoke", group.group_id, member_id), after.rebalance_timeout_ms)
         response = JoinGroupResponse(
             generation_id=current.epoch,
             protocol_type=CONSUMER_PROTOCOL_TYPE,
@@ -94,7 +94,7 @@ class ClassicMembers:
             turned = self._conversion.replace_last(group, replaced, (after, current), response, now_ms)
             if turned is not None:
                 return turned
-        return Result(response, update.records, update.timers)
+        return draft.result(response)
 
     def sync_group(
         self, group: ConsumerGroup, request: SyncGroupRequest, caller: Caller, now_ms: int

@@ -241,5 +241,5 @@ def _ended_timers(group: ConsumerGroup) -> list[SetTimer | CancelTimer]:
         CancelTimer(("regex", group.group_id)),
     ]
     for member_id in group.members:
-        ended += member_timers(group.group_id, member_id)
+        ended += map(CancelTimer, member_timers(group.group_id, member_id))
     return ended

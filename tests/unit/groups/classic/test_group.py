@@ -24,14 +24,14 @@ def member(name: str, protocols: Protocols = (("range", b"m"),), instance_id: st
 def group_of(*members: Member, protocol_type: str = "consumer") -> ClassicGroup:
     group = ClassicGroup("g", 0)
     for one in members:
-        group.apply(MemberJoined("g", protocol_type, one, 0))
-    group.apply(RebalancePrepared("g"))
+        group.replay(MemberJoined("g", protocol_type, one, 0))
+    group.replay(RebalancePrepared("g"))
     return group
 
 
 def begun(*members: Member, protocol_type: str = "consumer") -> ClassicGroup:
     group = group_of(*members, protocol_type=protocol_type)
-    group.apply(GenerationBegun("g", 1, group.select_protocol(), members[0].member_id))
+    group.replay(GenerationBegun("g", 1, group.select_protocol(), members[0].member_id))
     return group
 
 
@@ -43,12 +43,12 @@ def test_a_draft_changes_without_its_group_noticing() -> None:
     group = group_of(member("a"), member("b", instance_id="i"))
     before = repr(group)
     draft = group.draft()
-    draft.apply(GenerationBegun("g", 1, "range", "a"))
-    draft.restore(draft.stored(5, {"a": b"p0"}))
-    draft.apply(StaticMemberReplaced("g", "b", member("b2", instance_id="i")))
-    draft.apply(MembersRemoved("g", ("a",)))
-    draft.apply(RebalancePrepared("g"))
-    draft.apply(MemberRejoined("g", member("b2", (("sticky", b""),), "i")))
+    draft.replay(GenerationBegun("g", 1, "range", "a"))
+    draft.replay(draft.stored(5, {"a": b"p0"}))
+    draft.replay(StaticMemberReplaced("g", "b", member("b2", instance_id="i")))
+    draft.replay(MembersRemoved("g", ("a",)))
+    draft.replay(RebalancePrepared("g"))
+    draft.replay(MemberRejoined("g", member("b2", (("sticky", b""),), "i")))
     assert repr(group) == before
     assert repr(draft) != before
 
@@ -57,7 +57,7 @@ def test_every_state_has_its_ways_out_and_nothing_else_is_allowed() -> None:
     assert TRANSITIONS.keys() == set(ClassicState)
     group = ClassicGroup("g", 0)
     with pytest.raises(InvariantViolation):
-        group.apply(GenerationBegun("g", 1, "range", "a"))
+        group.replay(GenerationBegun("g", 1, "range", "a"))
     with pytest.raises(InvariantViolation):
         group.stored(0, {})
     with pytest.raises(InvariantViolation):
@@ -66,9 +66,9 @@ def test_every_state_has_its_ways_out_and_nothing_else_is_allowed() -> None:
 
 def test_a_generation_cannot_go_back() -> None:
     group = begun(member("a"))
-    group.apply(RebalancePrepared("g"))
+    group.replay(RebalancePrepared("g"))
     with pytest.raises(InvariantViolation):
-        group.apply(GenerationBegun("g", 1, "range", "a"))
+        group.replay(GenerationBegun("g", 1, "range", "a"))
 
 
 def test_the_protocol_most_members_like_best_is_chosen_among_those_all_know() -> None:
@@ -90,9 +90,9 @@ def test_the_topics_of_all_members_are_known_as_far_as_their_metadata_can_be_rea
     assert begun(one, member("b")).subscribed_topics() is None
     assert begun(one, protocol_type="connect").subscribed_topics() is None
     group = begun(one)
-    group.apply(RebalancePrepared("g"))
-    group.apply(MembersRemoved("g", ("a",)))
-    group.restore(group.stored_empty(9))
+    group.replay(RebalancePrepared("g"))
+    group.replay(MembersRemoved("g", ("a",)))
+    group.replay(group.stored_empty(9))
     assert group.subscribed_topics() == frozenset()
 
 
@@ -100,12 +100,12 @@ def test_a_record_keeps_the_protocols_of_live_members_and_brings_back_one_for_ot
     both = (("range", b"r"), ("sticky", b"s"))
     group = begun(member("a", both), member("b", both))
     record = group.stored(77, {"a": b"p0"})
-    group.restore(record)
+    group.replay(record)
     assert [one.protocols for one in group.members.values()] == [both, both]
     assert group.assignments == {"a": b"p0", "b": b""}
     assert group.changed_at_ms == 77
     loaded = ClassicGroup("g", 0)
-    loaded.restore(record)
+    loaded.replay(record)
     assert [one.protocols for one in loaded.members.values()] == [(("range", b"r"),)] * 2
     assert loaded.state is ClassicState.STABLE
     assert not loaded.unsynced
@@ -114,25 +114,25 @@ def test_a_record_keeps_the_protocols_of_live_members_and_brings_back_one_for_ot
 def test_a_record_whose_leader_is_no_member_gets_one_that_is() -> None:
     stored = ClassicMemberStored("a", None, "c", "/h", 1, 1, b"", b"")
     group = ClassicGroup("g", 0)
-    group.restore(ClassicGroupStored("g", "consumer", 3, "range", "lost", 5, (stored,)))
+    group.replay(ClassicGroupStored("g", "consumer", 3, "range", "lost", 5, (stored,)))
     assert group.leader == "a"
     emptied = group.draft()
-    emptied.restore(ClassicGroupStored("g", "consumer", 4, None, None, 6))
+    emptied.replay(ClassicGroupStored("g", "consumer", 4, None, None, 6))
     assert emptied.leader is None
     assert emptied.is_empty
 
 
 def test_a_static_member_that_owes_its_sync_still_owes_it_under_its_new_id() -> None:
     group = begun(member("a"), member("b", instance_id="i"))
-    group.apply(StaticMemberReplaced("g", "b", member("b2", instance_id="i")))
+    group.replay(StaticMemberReplaced("g", "b", member("b2", instance_id="i")))
     assert list(group.unsynced) == ["a", "b2"]
 
 
 def test_the_next_in_line_leads_when_the_leader_goes() -> None:
     group = begun(member("a"), member("b"), member("c"))
-    group.apply(MembersRemoved("g", ("a", "b")))
+    group.replay(MembersRemoved("g", ("a", "b")))
     assert group.leader == "c"
-    group.apply(MembersRemoved("g", ("c",)))
+    group.replay(MembersRemoved("g", ("c",)))
     assert group.leader is None
 
 
