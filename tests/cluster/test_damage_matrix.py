@@ -63,10 +63,8 @@ def _wait_in_sync(cluster: RunningCluster, topics: list[MatrixTopic]) -> None:
 
 
 def _end_all(cluster: RunningCluster, ending: str) -> None:
-    if ending == "stop":
-        for broker in cluster.brokers.values():
-            broker.ask_to_stop()
-    for number in cluster.brokers:
+    # The one to be damaged last: it alone may be in sync then, and the others are eligible because that is too few.
+    for number in sorted(cluster.brokers, key=lambda number: number == _DAMAGED):
         getattr(cluster, ending)(number)
 
 

@@ -46,9 +46,8 @@ class MatrixTopic:
 
 def create_topics(client: RawClient, topics: Sequence[MatrixTopic], *, replication: int = 1) -> None:
     def creatable(topic: MatrixTopic) -> CreatableTopic:
-        configs = [
-            CreatableTopicConfig(name=name, value=value) for name, value in (_CONFIG | topic.cell.config).items()
-        ]
+        wanted = _CONFIG | topic.cell.config | {"min.insync.replicas": str(min(replication, 2))}
+        configs = [CreatableTopicConfig(name=name, value=value) for name, value in wanted.items()]
         return CreatableTopic(name=topic.name, num_partitions=1, replication_factor=replication, configs=configs)
 
     response = client.call(CreateTopicsRequest(topics=[creatable(topic) for topic in topics], timeout_ms=30_000), 7)
