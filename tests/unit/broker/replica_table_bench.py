@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from sim.clock import SimClock
 from sim.disk import SimDisk
@@ -73,10 +73,15 @@ class Line:
     """A connection, as far as its replies care."""
 
     refusals: list[str] = field(default_factory=list)
+    wait_ms: ClassVar[int] = 0
+    """How long clients wait after each answer."""
 
     def reply_ready(self) -> None: ...
 
-    def line_released(self) -> None: ...
+    def queue_released(self) -> None: ...
+
+    def throttle_ms(self, header: RequestHeader) -> int:
+        return self.wait_ms
 
     def refuse(self, reason: str, kind: DropReason = DropReason.PROTOCOL_VIOLATION) -> None:
         self.refusals.append(reason)

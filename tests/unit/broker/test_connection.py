@@ -9,6 +9,7 @@ import pytest
 from sim.clock import SimClock
 
 from martlet.base.addresses import Address
+from martlet.broker.ground.listeners import ListenerOptions
 from martlet.broker.ground.request import Link, Reply
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.serving.connection import KafkaConnection
@@ -17,6 +18,7 @@ from martlet.broker.serving.memory_budget import MemoryBudget
 from martlet.broker.serving.outbox import Outbox
 from martlet.observe.metrics import BrokerMetrics, DropReason
 from martlet.wire.api_keys import ApiKey
+from martlet.wire.headers import RequestHeader
 
 PRODUCE, METADATA = ApiKey.PRODUCE, ApiKey.METADATA
 
@@ -71,10 +73,17 @@ class ScriptedDispatcher:
         self.started: list[Reply] = []
         self.refusals: list[str] = []
         self.on_start: Callable[[Reply], None] = lambda reply: None
+        self.wait_ms = 0
+        """How long clients wait after each answer."""
+        self.links: list[Link] = []
 
     def start(self, link: Link, frame: memoryview, reply: Reply) -> None:
         self.started.append(reply)
+        self.links.append(link)
         self.on_start(reply)
+
+    def throttle(self, link: Link, header: RequestHeader) -> int:
+        return self.wait_ms
 
     def report_refusal(self, link: Link, reason: str) -> None:
         self.refusals.append(reason)
@@ -102,6 +111,7 @@ class Bench:
         self.dispatcher = ScriptedDispatcher()
         self.transport = FakeTransport()
         self.owner = Owner(settings.pop("refuse", None))
+        authenticates = settings.pop("authenticates", False)
         self._end_of_turn: list[Callable[[], None]] = []
         self.connection = KafkaConnection(
             BrokerSettings(**settings),
@@ -110,6 +120,7 @@ class Bench:
             self.clock,
             self.owner,
             Outbox(self._end_of_turn.append),
+            ListenerOptions("kafka", Address("", 0), authenticates=authenticates),
         )
         self.connection.connection_made(self.transport)
 
@@ -191,7 +202,7 @@ def test_nothing_starts_while_the_peer_does_not_take_its_answers() -> None:
     assert len(bench.dispatcher.started) == 1
 
 
-def test_an_unanswered_publish_leaves_the_line_without_bytes() -> None:
+def test_an_unanswered_publish_leaves_the_queue_without_bytes() -> None:
     bench = Bench()
     bench.receive(request(PRODUCE, 0) + request(PRODUCE, 1))
     bench.dispatcher.started[1].send((b"",))

@@ -1,29 +1,46 @@
-"""What a handler is given and how it answers: the context of a request and its place in the line of replies.
+"""What a handler is given and how it answers: a request's context and its place in the connection's response queue.
 
-Invariant: (R1) replies of one connection leave in the order of its requests, whatever order they become ready
-in. `Reply` is that place in line; the connection owns the line.
+Invariant: SRV-1 replies of one connection leave in the order of its requests, whatever order they become ready in.
+`Reply` is a place in the queue; the connection owns the queue.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
 
 from martlet.base.addresses import Address
 from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.principals import Principal
+from martlet.broker.ground.listeners import DEFAULT_LISTENER, ListenerOptions
+from martlet.broker.ground.session import Session
 from martlet.observe.metrics import DropReason
 from martlet.wire.headers import RequestHeader, response_prefix
 from martlet.wire.primitives import Buffer
 
+_LISTENER: Final = ListenerOptions(DEFAULT_LISTENER, Address("", 0))
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The two ends of a connection."""
+    """A connection as its requests know it."""
 
     peer: Address
     local: Address
-    """The address the client connected to: what it is told to use when no other is advertised."""
+    """The address by which the client came."""
     made_at_ms: int = 0
-    """When it came about, by the clock that never goes back."""
+    """When it came, by the clock that never goes back."""
+    listener: ListenerOptions = _LISTENER
+    session: Session = field(default_factory=Session)
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client is."""
+        return self.session.principal
+
+    @property
+    def own_address(self) -> Address:
+        """Where this client finds this broker."""
+        return self.listener.advertised or self.local
 
 
 class RequestContext(NamedTuple):
@@ -34,31 +51,40 @@ class RequestContext(NamedTuple):
     client_id: str | None
 
 
-class ReplyLine(Protocol):
-    """The connection, as far as a reply cares."""
+class ResponseQueue(Protocol):
+    """The connection, as its replies use it."""
 
     def reply_ready(self) -> None: ...
 
-    def line_released(self) -> None: ...
+    def queue_released(self) -> None: ...
+
+    def throttle_ms(self, header: RequestHeader) -> int: ...
 
     def refuse(self, reason: str, kind: DropReason = ...) -> None: ...
 
 
 class Reply:
-    """One request's place in its connection's line of replies; completed exactly once."""
+    """One request's place in its connection's response queue; completed exactly once."""
 
-    __slots__ = ("_line", "abandoned", "chunks", "header", "holds_line", "on_abandoned", "ready")
+    __slots__ = ("_queue", "abandoned", "chunks", "header", "holds_queue", "on_abandoned", "ready", "throttle_ms")
 
-    def __init__(self, header: RequestHeader, line: ReplyLine) -> None:
+    def __init__(self, header: RequestHeader, queue: ResponseQueue) -> None:
         self.header = header
         self.ready = False
-        self.holds_line = False
+        self.holds_queue = False
         """Set while no later request may start, although publishes otherwise may follow publishes."""
         self.chunks: Sequence[Buffer] = ()
         self.abandoned = False
         self.on_abandoned: Callable[[], None] | None = None
-        """Set by parked work that wants to know when the connection is gone."""
-        self._line = line
+        """Called when the connection is gone before the reply is ready."""
+        self.throttle_ms = 0
+        """For so long no request of this client starts after this reply (KIP-219)."""
+        self._queue = queue
+
+    def throttle(self) -> int:
+        """What `throttle_time_ms` of the answer says; called once, when the answer is made."""
+        self.throttle_ms = self._queue.throttle_ms(self.header)
+        return self.throttle_ms
 
     def send(self, chunks: Sequence[Buffer]) -> None:
         """Give the body of the response; an empty sequence answers with an empty body."""
@@ -69,31 +95,31 @@ class Reply:
         prefix = response_prefix(header.correlation_id, header.api_key, header.api_version, size)
         self.chunks = (prefix, *chunks)
         self.ready = True
-        self._line.reply_ready()
+        self._queue.reply_ready()
 
     def send_nothing(self) -> None:
-        """Leave the line without a response, as a publish with acks=0 does."""
+        """Leave the queue without a response, as a publish with acks=0 does."""
         if self.ready or self.abandoned:
             return
         self.ready = True
-        self._line.reply_ready()
+        self._queue.reply_ready()
 
-    def release_line(self) -> None:
+    def release_queue(self) -> None:
         """Let later requests start although this one is not answered yet."""
-        self.holds_line = False
+        self.holds_queue = False
         if not self.abandoned:
-            self._line.line_released()
+            self._queue.queue_released()
 
     def abandon(self) -> None:
-        """The connection is gone: nobody waits for this reply any more."""
+        """The connection is gone: nothing takes this reply any more."""
         self.abandoned = True
         if not self.ready and self.on_abandoned is not None:
             self.on_abandoned()
 
     def refuse(self, reason: str, kind: DropReason) -> None:
-        """Close the connection instead of answering: the only way some requests can be told of a failure."""
+        """Close the connection instead of answering, where the answer has no place for the error."""
         if not self.abandoned:
-            self._line.refuse(reason, kind)
+            self._queue.refuse(reason, kind)
 
 
 async def outcome_of(change: Awaitable[object]) -> tuple[ErrorCode, str | None]:

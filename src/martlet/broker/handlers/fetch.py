@@ -45,7 +45,7 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
     if names_a_session(request):
         error = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         broker.metrics.count_errors(KEY, (error,))
-        reply.send(encode_fetch_response(version, (), error_code=error))
+        reply.send(encode_fetch_response(version, (), error_code=error, throttle_time_ms=reply.throttle()))
         return
     request = without_repeats(request)
     if request.replica.replica_id in _CONSUMER_REPLICA_IDS:
@@ -56,7 +56,7 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
     except ApiError as error:
         answer = refused_everywhere(request, error.code)
         broker.metrics.count_errors(KEY, (result.error_code for *_, results in answer for result in results))
-        reply.send(encode_fetch_response(version, answer))
+        reply.send(encode_fetch_response(version, answer, throttle_time_ms=reply.throttle()))
         return
     WaitingReplicaFetch(broker, request, link, reply, follower).start()
 

@@ -156,7 +156,7 @@ def _send_answer(broker: BrokerServices, link: Link, reply: Reply, answer: _Topi
         _count_errors(broker, answer)
     if has_errors and version >= _FIRST_WITH_LEADER_HINTS:
         endpoints = add_leader_hints(broker.cluster, link, answer)
-    reply.send((encode_produce_response(version, answer, node_endpoints=endpoints),))
+    reply.send((encode_produce_response(version, answer, reply.throttle(), endpoints),))
 
 
 # --- batches that must be opened to be checked, and are large
@@ -173,7 +173,7 @@ def _needs_long_checks(broker: BrokerServices, request: ProduceRequest) -> bool:
 
 def _check_in_thread(broker: BrokerServices, link: Link, request: ProduceRequest, reply: Reply) -> None:
     """Check the batches in a thread, then go on; nothing of this connection overtakes it meanwhile."""
-    reply.holds_line = True
+    reply.holds_queue = True
     version, now_ms = reply.header.api_version, broker.clock.now_ms()
     waiting = [
         (records, partition)
@@ -188,7 +188,7 @@ def _check_in_thread(broker: BrokerServices, link: Link, request: ProduceRequest
     def go_on(done: "asyncio.Future[_Checked]") -> None:
         if not reply.abandoned:
             _append_all(broker, link, request, reply, done.result())
-        reply.release_line()
+        reply.release_queue()
 
     asyncio.get_running_loop().run_in_executor(None, check_all).add_done_callback(go_on)
 
@@ -348,6 +348,7 @@ def _count_errors(broker: BrokerServices, answer: _TopicResults) -> None:
 
 
 def _finish_unanswered(broker: BrokerServices, answer: _TopicResults, reply: Reply) -> None:
+    reply.throttle()
     failed = next((result for _, _, results in answer for result in results if result.error_code), None)
     if failed is None:
         reply.send_nothing()

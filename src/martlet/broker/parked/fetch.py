@@ -253,7 +253,10 @@ class WaitingFetch:
             codes = (result.error_code for *_, results in look.answer for result in results)
             self._broker.metrics.count_errors(ApiKey.FETCH, codes)
         self._answered()
-        self._reply.send(encode_fetch_response(self._reply.header.api_version, look.answer, node_endpoints=endpoints))
+        version, throttle_ms = self._reply.header.api_version, self._reply.throttle()
+        self._reply.send(
+            encode_fetch_response(version, look.answer, throttle_time_ms=throttle_ms, node_endpoints=endpoints)
+        )
 
     def _failed(self, look: Look, partition: Partition, index: int, failure: StorageFailure) -> FetchPartitionResult:
         look.has_errors = True

@@ -4,14 +4,16 @@ A `ProtocolViolation` closes that connection. Anything a handler did not expect 
 closes the connection too, so that the client retries; it never reaches other clients. This is one of the
 named supervisors that may catch everything.
 
-What errors an answer tells is counted where it leaves: here for all APIs that go through the message codec, in their
-handlers for Produce and Fetch, which know at no cost whether there is any.
+Errors in answers are counted, and `throttle_time_ms` is filled, where the answer leaves: here for all APIs that go
+through the message codec; the handlers of Produce and Fetch count when they know of an error, and call
+`Reply.throttle`. How long a client waits is decided by one hook, `Dispatcher.throttle`, for all APIs.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias, cast
 
 from martlet.base.errors import ErrorCode, InvariantViolation, ProtocolViolation
 from martlet.broker.ground.request import Link, Reply, RequestContext
@@ -26,17 +28,26 @@ from martlet.wire.message_codec import decode, encode, errors_in
 
 logger = logging.getLogger(__name__)
 
+Throttle: TypeAlias = Callable[[Link, RequestHeader], int]
+"""Charges a client for a request; returns for how many milliseconds it is to wait after the answer."""
+
+
+def no_throttle(link: Link, header: RequestHeader) -> int:
+    """A client without a quota never waits."""
+    return 0
+
 
 class Dispatcher:
     """Starts requests; owns the tasks of those handlers that suspend."""
 
-    def __init__(self, broker: BrokerServices, registry: Mapping[int, Api]) -> None:
+    def __init__(self, broker: BrokerServices, registry: Mapping[int, Api], throttle: Throttle = no_throttle) -> None:
         self._broker = broker
         self._registry = registry
         self._refusals = LogThrottle(logger, broker.clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timed = TimedWork(lambda error: self._report(NO_API, "administrative work that was late", error))
         self.metrics = broker.metrics
+        self.throttle = throttle
 
     def start(self, link: Link, frame: memoryview, reply: Reply) -> None:
         """Begin one request; its reply is completed now or later."""
@@ -93,8 +104,12 @@ class Dispatcher:
             self._unexpected(link, reply, error)
 
     def _answer(self, reply: Reply, message: object, version: int) -> None:
-        """Send the message; the errors in it are counted here, for all APIs that go through the message codec."""
+        """Send the message; the errors in it are counted and its client is throttled here."""
         self.metrics.count_errors(reply.header.api_key, errors_in(message, version))
+        throttle_ms = reply.throttle()
+        if throttle_ms and hasattr(message, "throttle_time_ms"):
+            # A handler may answer many requests with one message.
+            message = replace(cast(Any, message), throttle_time_ms=throttle_ms)
         reply.send((encode(message, version),))
 
     def _refuse_version(self, link: Link, reply: Reply) -> None:

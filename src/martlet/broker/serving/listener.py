@@ -14,6 +14,7 @@ from typing import Final
 
 from martlet.base.addresses import Address
 from martlet.base.clock import Clock
+from martlet.broker.ground.listeners import DEFAULT_LISTENER, ListenerOptions
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.serving.connection import KafkaConnection
 from martlet.broker.serving.dispatch import Dispatcher
@@ -151,7 +152,8 @@ class Listener:
             self._none_left.set()
 
     def _make_connection(self) -> KafkaConnection:
-        return KafkaConnection(self._settings, self._dispatcher, self._budget, self._clock, self, self._outbox)
+        options = ListenerOptions(DEFAULT_LISTENER, Address("", 0))
+        return KafkaConnection(self._settings, self._dispatcher, self._budget, self._clock, self, self._outbox, options)
 
     async def _sweep(self) -> None:
         for turn in itertools.count(1):

@@ -5,7 +5,7 @@ read the response from that. When the time is over the response is read as thing
 done, and the work goes on. So a client hears in its own time that the metadata store is away, and what it asked for may
 still be done: so clients understand REQUEST_TIMED_OUT. librdkafka sends 0 for "do not wait" and hides the error.
 
-Invariant: (W1) no work is begun while LATE_MAX works are late, so that impatient clients cannot pile work up.
+Invariant: SRV-4 no work is begun while LATE_MAX works are late, so that impatient clients cannot pile work up.
 
 Proved by: tests/unit/broker/test_timed_work.py, tests/broker/test_admin_timeouts.py
 """
