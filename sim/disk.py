@@ -198,7 +198,7 @@ class SimDisk:
         self.sync_node(path, node)
         self._change()
         self._directories[directory][name] = node
-        # Durable at once (D2); whatever else is pending in this directory stays so.
+        # Durable at once (BASE-2); whatever else is pending in this directory stays so.
         self._durable_names.setdefault(directory, {})[name] = node
         self._pending[directory] = [change for change in self._pending.get(directory, []) if change.name != name]
 

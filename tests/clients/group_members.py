@@ -4,6 +4,7 @@ All of them commit by themselves, often, and when they lose partitions, as their
 """
 
 import asyncio
+import contextlib
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -16,6 +17,18 @@ from kafka import KafkaConsumer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor  # type: ignore[import-untyped]
 from kafka.coordinator.assignors.range import RangePartitionAssignor  # type: ignore[import-untyped]
 
+from martlet.base.addresses import parse_bootstrap
+from martlet.client.cluster import Cluster
+from martlet.client.consumer.group_consumer import (
+    GroupConsumer,
+    GroupConsumerOptions,
+    PartitionsLost,
+    RebalanceListener,
+    Start,
+)
+from martlet.client.consumer.membership import MemberOptions
+from martlet.client.fetcher import FetcherOptions
+from martlet.client.options import ClientOptions
 from tests.clients.group_ledger import Reports
 
 SESSION_MS = 6_000
@@ -219,6 +232,55 @@ class _AiokafkaReports(ConsumerRebalanceListener):  # type: ignore[misc]
         self._member._reports.assigned(self._member.name, [one.partition for one in assigned])
 
 
+class MartletMember(Member):
+    """The group consumer of this project, which commits when it is asked to."""
+
+    def _consume(self) -> None:
+        asyncio.run(self._consume_async())
+
+    async def _consume_async(self) -> None:
+        options = GroupConsumerOptions(
+            member=MemberOptions(group_id=self._group, instance_id=self.instance_id),
+            fetch=FetcherOptions(max_wait_ms=50),
+            start=Start.EARLIEST,
+        )
+        client = ClientOptions(client_id=self.name)
+        async with (
+            Cluster(parse_bootstrap(self._servers), client) as cluster,
+            GroupConsumer(cluster, options, _MartletReports(self)) as consumer,
+        ):
+            self.consumer = consumer
+            consumer.subscribe([self._topic])
+            await self._read(consumer)
+
+    async def _read(self, consumer: GroupConsumer) -> None:
+        committed_at = time.monotonic()
+        while not self._stopping.is_set():
+            for fetched in await consumer.poll(50):
+                for record in fetched.records(batch_bytes_max=1 << 20):
+                    self._reports.received(self.name, fetched.partition.partition, record.offset)
+            if time.monotonic() - committed_at > COMMIT_MS / 1000:
+                with contextlib.suppress(PartitionsLost):
+                    await consumer.commit()
+                committed_at = time.monotonic()
+
+
+class _MartletReports(RebalanceListener):
+    def __init__(self, member: MartletMember) -> None:
+        self._member = member
+
+    async def on_assigned(self, partitions: Any) -> None:
+        self._member._reports.assigned(self._member.name, [one.partition for one in partitions])
+
+    async def on_revoked(self, partitions: Any) -> None:
+        with contextlib.suppress(PartitionsLost):
+            await self._member.consumer.commit()
+        await self.on_lost(partitions)
+
+    async def on_lost(self, partitions: Any) -> None:
+        self._member._reports.revoked(self._member.name, [one.partition for one in partitions])
+
+
 KINDS: dict[str, type[Member]] = {
     kind.__name__: kind
     for kind in (
@@ -228,6 +290,7 @@ KINDS: dict[str, type[Member]] = {
         KafkaPythonMember,
         CooperativeKafkaPythonMember,
         AiokafkaMember,
+        MartletMember,
     )
 }
 

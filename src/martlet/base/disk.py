@@ -4,9 +4,9 @@ Synchronous on purpose. Appends go straight to the page cache and return; `sync`
 are therefore called from a worker thread by the shell. `SimDisk` in `martlet.testing` is the twin that tears
 writes, loses unsynced pages and fails on demand.
 
-Invariants: (D1) a write either happens whole or raises `StorageFailure` and leaves the file's size as it was
-as far as the disk allows (the caller truncates what is left of it); (D2) `replace_file` is atomic and durable
-when it returns; (D3) no call buffers in this process: what returned is in the kernel's page cache.
+Invariants: (BASE-1) a write either happens whole or raises `StorageFailure` and leaves the file's size as it was
+as far as the disk allows (the caller truncates what is left of it); (BASE-2) `replace_file` is atomic and durable
+when it returns; (BASE-3) no call buffers in this process: what returned is in the kernel's page cache.
 """
 
 import errno

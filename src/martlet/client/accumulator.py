@@ -2,8 +2,8 @@
 
 Rules: no I/O and no decisions about retries; `producer` takes batches from here and settles them.
 
-Invariants: (A1) records of a partition leave in the order they were added; (A2) a batch that has been taken for sending
-gets no more records; (A3) every batch is settled once, with offsets, with an error, or by being split into two.
+Invariants: (CLT-11) records of a partition leave in the order they were added; (CLT-12) a batch that has been taken for
+sending gets no more records; (CLT-13) every batch ends once, with offsets, with an error, or by being split into two.
 """
 
 import asyncio
@@ -75,14 +75,14 @@ class PendingBatch:
         self.outcome: asyncio.Future[BatchOutcome] = asyncio.get_running_loop().create_future()
 
     def add(self, record: RecordFields, size_bytes: int) -> "Delivery":
-        invariant(not self.is_closed, "A2: a closed batch gets no more records")
+        invariant(not self.is_closed, "CLT-12: a closed batch gets no more records")
         self.records.append(record)
         self.size_bytes += size_bytes
         return Delivery(self, len(self.records) - 1)
 
     def add_all(self, records: list[RecordFields], size_bytes: int) -> None:
         """Take many records at once and close; nobody is promised the fate of a single one."""
-        invariant(not self.is_closed, "A2: a closed batch gets no more records")
+        invariant(not self.is_closed, "CLT-12: a closed batch gets no more records")
         self.records += records
         self.size_bytes += size_bytes
         self.is_closed = True

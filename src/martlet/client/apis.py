@@ -17,6 +17,10 @@ from martlet.wire.messages.alter_partition_reassignments import (
 )
 from martlet.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from martlet.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from martlet.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from martlet.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from martlet.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from martlet.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -92,6 +96,10 @@ LIST_GROUPS: Final = Api(ApiKey.LIST_GROUPS, ListGroupsRequest, ListGroupsRespon
 DESCRIBE_GROUPS: Final = Api(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest, DescribeGroupsResponse, 0, 6)
 CONSUMER_GROUP_DESCRIBE: Final = Api(
     ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, 0, 1
+)
+# Version 0 lets the broker choose the member's id; ours is always chosen here.
+CONSUMER_GROUP_HEARTBEAT: Final = Api(
+    ApiKey.CONSUMER_GROUP_HEARTBEAT, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, 1, 1
 )
 DELETE_GROUPS: Final = Api(ApiKey.DELETE_GROUPS, DeleteGroupsRequest, DeleteGroupsResponse, 0, 2)
 OFFSET_COMMIT: Final = Api(ApiKey.OFFSET_COMMIT, OffsetCommitRequest, OffsetCommitResponse, 2, 9)

@@ -8,7 +8,7 @@ order, so the oldest waiting request owns the next frame. A caller that is cance
 and its answer is dropped. A request without an answer in time ends the connection, because everything behind it
 waits for the same answer.
 
-Invariants: (K1) an answer whose correlation id is not the oldest waiting one ends the connection; (K2) after the
+Invariants: (CLT-5) an answer whose correlation id is not the oldest waiting one ends the connection; (CLT-6) after the
 connection has ended every waiting caller gets an error, none waits for ever.
 """
 

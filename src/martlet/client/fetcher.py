@@ -4,10 +4,11 @@ How it works: `assign` says what to read from where, `fetch` returns what has ar
 partitions has at most one request under way, on a connection of its own; `fetch` waits for the first answer and
 leaves the others under way for the next call, so it may be cancelled and called again without loss.
 
-Invariants: (F1) a position moves only when the data before it is returned to the caller; (F2) an answer to a request
-made before `assign` or `unassign` touched its partition is dropped; (F3) trouble that may pass is retried with pauses
-and raised when it has lasted `retry_timeout_ms` without any answer in between; (F4) a reader with a rack goes to the
-replica that the leader names, and back to the leader after a while or when that replica cannot serve it.
+Invariants: (CLT-7) a position moves only when the data before it is returned to the caller; (CLT-8) an answer to a
+request made before `assign` or `unassign` touched its partition is dropped; (CLT-9) trouble that may pass is retried
+with pauses and raised when it has lasted `retry_timeout_ms` without any answer in between; (CLT-10) a reader with a
+rack goes to the replica that the leader names, and back to the leader after a while or when that replica cannot serve
+it.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Self
+from typing import Any, Self
 
 from martlet.base.errors import ERROR_TABLE, ApiError, ErrorCode, ProtocolViolation, error_code
 from martlet.base.ids import TopicPartition
@@ -90,6 +91,7 @@ class Fetcher:
         self._assigned: dict[TopicPartition, _Assigned] = {}
         self._round = 0
         self._under_way: dict[int, tuple[_Asked, asyncio.Task[FetchResponse]]] = {}
+        self._to_reset: set[TopicPartition] = set()
         self._trouble: ApiError | ClientError | None = None
         self._retrying: Retrying | None = None
 
@@ -111,6 +113,7 @@ class Fetcher:
         self._round += 1
         for partition, offset in positions.items():
             self._assigned[partition] = _Assigned(offset, round=self._round)
+            self._to_reset.discard(partition)
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
@@ -121,16 +124,19 @@ class Fetcher:
         """The next offset to be read of each assigned partition."""
         return {partition: assigned.position for partition, assigned in self._assigned.items()}
 
-    async def fetch(self) -> list[Fetched]:
-        """Wait for data, at most about `max_wait_ms`; empty when there was none."""
+    async def fetch(self, until: "asyncio.Future[None] | None" = None) -> list[Fetched]:
+        """Wait for data, at most about `max_wait_ms` or until the future is done; empty when there was none."""
         await self._pause_after_trouble()
+        await self._reset_positions()
         await self._ask_idle_leaders()
         if not self._under_way:
             return []
         tasks = {task: broker_id for broker_id, (_, task) in self._under_way.items()}
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        waited: list[asyncio.Future[Any]] = [*tasks] if until is None else [*tasks, until]
+        done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        # No await from here on: a caller that is cancelled would lose what has arrived (CLT-7).
         arrived: list[Fetched] = []
-        for task in done:
+        for task in [task for task in tasks if task in done]:
             asked, _ = self._under_way.pop(tasks[task])
             try:
                 response = task.result()
@@ -141,7 +147,7 @@ class Fetcher:
                 self._note_trouble(error, {partition.topic for partition in asked.rounds})
                 self._leave_near_replicas(asked.rounds)
             else:
-                arrived += await self._take(asked, response)
+                arrived += self._apply(asked, response)
         return arrived
 
     async def _ask_idle_leaders(self) -> None:
@@ -170,7 +176,7 @@ class Fetcher:
             self._under_way[broker_id] = (asked, task)
 
     def _read_from(self, partition: TopicPartition, leader: Leader) -> int:
-        """The leader, or the replica it has named as nearer (F4)."""
+        """The leader, or the replica it has named as nearer (CLT-10)."""
         assigned = self._assigned[partition]
         if assigned.near_replica < 0:
             return leader.broker_id
@@ -218,7 +224,7 @@ class Fetcher:
         except ProtocolViolation as error:
             raise connection.broken_by(error) from error
 
-    async def _take(self, asked: _Asked, response: FetchResponse) -> list[Fetched]:
+    def _apply(self, asked: _Asked, response: FetchResponse) -> list[Fetched]:
         arrived = []
         for topic in response.topics:
             name = topic.name or asked.names.get(topic.topic_id or b"", "")
@@ -228,7 +234,7 @@ class Fetcher:
                 if assigned is None or asked.rounds.get(partition) != assigned.round:
                     continue
                 try:
-                    fetched = await self._take_partition(partition, assigned, result)
+                    fetched = self._apply_partition(partition, assigned, result)
                 except ApiError as error:
                     self._note_trouble(error, {name})
                 else:
@@ -237,7 +243,7 @@ class Fetcher:
                         arrived.append(fetched)
         return arrived
 
-    async def _take_partition(
+    def _apply_partition(
         self, partition: TopicPartition, assigned: _Assigned, result: FetchPartitionResult
     ) -> Fetched | None:
         code = error_code(result.error_code)
@@ -250,7 +256,9 @@ class Fetcher:
             assigned.near_until = asyncio.get_running_loop().time() + self._options.near_replica_ms / 1000
             return None
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            await self._reset_position(partition, assigned)
+            if self._options.out_of_range is OutOfRange.FAIL:
+                raise ApiError(code, f"{partition} holds no offset {assigned.position} (any more or yet)")
+            self._to_reset.add(partition)
             return None
         if code != ErrorCode.NONE:
             raise ApiError(code, f"{partition}: {ERROR_TABLE[code].text}")
@@ -276,15 +284,20 @@ class Fetcher:
             result.aborted_transactions,
         )
 
-    async def _reset_position(self, partition: TopicPartition, assigned: _Assigned) -> None:
-        if self._options.out_of_range is OutOfRange.FAIL:
-            raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} holds no offset {assigned.position} (any more or yet)"
-            )
+    async def _reset_positions(self) -> None:
+        """Move positions that lie outside of their partitions to the end that the options name."""
+        wanted = {partition: self._assigned[partition] for partition in self._to_reset if partition in self._assigned}
+        if not wanted:
+            return
         end = EARLIEST if self._options.out_of_range is OutOfRange.EARLIEST else LATEST
-        found = await list_offsets(self._cluster, {partition: end})
-        assigned.position = found[partition].offset
-        assigned.last_epoch = -1
+        try:
+            found = await list_offsets(self._cluster, dict.fromkeys(wanted, end))
+        except ApiError as error:
+            self._note_trouble(error, {partition.topic for partition in wanted})
+        else:
+            for partition, assigned in wanted.items():
+                assigned.position, assigned.last_epoch = found[partition].offset, -1
+        self._to_reset.difference_update(wanted)
 
     def _note_trouble(self, error: ApiError | ClientError, topics: Iterable[str]) -> None:
         """Remember it for the next call, after what did arrive has been returned."""

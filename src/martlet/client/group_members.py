@@ -7,6 +7,14 @@ from martlet.wire import consumer_protocol
 from martlet.wire.messages import consumer_group_describe, describe_groups
 
 
+class MemberIdentity(NamedTuple):
+    """As whom a member of a consumer group speaks of offsets."""
+
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+
+
 class GroupMember(NamedTuple):
     """One member; `epoch` and `target` are known of consumer groups only."""
 

@@ -1,8 +1,8 @@
-"""Groups as an administrator sees them: which there are, who is in them, what they have committed, and changes to that.
+"""Groups and their offsets: which groups there are, who is in them, what they have committed, and changes to that.
 
-Every question goes to the broker that coordinates the group, found anew whenever an answer says that it was the wrong
-one or is not ready. Everything here may be sent twice without harm (a commit of the same offsets, a removal), so lost
-answers are asked for again. Being a member of a group is not this client's business.
+Every request goes to the group's coordinator, which is found again whenever an answer says that it was the wrong broker
+or is not ready. Everything here may be sent twice without harm (a commit of the same offsets, a removal), so a request
+whose answer was lost is repeated. Being a member of a group is for `consumer`.
 """
 
 import asyncio
@@ -26,7 +26,12 @@ from martlet.client.apis import (
 from martlet.client.cluster import Cluster
 from martlet.client.connection import Connection
 from martlet.client.errors import ClientError
-from martlet.client.group_members import GroupDescription, described_classic_group, described_consumer_group
+from martlet.client.group_members import (
+    GroupDescription,
+    MemberIdentity,
+    described_classic_group,
+    described_consumer_group,
+)
 from martlet.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from martlet.wire.messages.delete_groups import DeleteGroupsRequest
 from martlet.wire.messages.describe_groups import DescribeGroupsRequest
@@ -117,22 +122,28 @@ class Groups:
         return await self._at_coordinator(group_id, ask)
 
     async def committed(
-        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        member: MemberIdentity | None = None,
     ) -> dict[TopicPartition, CommittedOffset]:
         """What the group has committed, of these partitions or of all; partitions without a commit are left out.
 
-        A group that does not exist has committed nothing.
+        A group that does not exist has committed nothing. A member waits for offsets that a transaction may change.
         """
         wanted = None if partitions is None else [*partitions]
 
         async def ask(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
-            response = await connection.call(OFFSET_FETCH, _offset_fetch_request(group_id, wanted))
+            response = await connection.call(OFFSET_FETCH, _offset_fetch_request(group_id, wanted, member))
             return _committed_offsets(response, group_id)
 
         return await self._at_coordinator(group_id, ask)
 
-    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set offsets from outside; the broker refuses (UNKNOWN_MEMBER_ID) while the group has members."""
+    async def commit(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, member: MemberIdentity | None = None
+    ) -> None:
+        """Commit as a member, or from outside; the latter is refused (UNKNOWN_MEMBER_ID) while there are members."""
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
         for partition, offset in offsets.items():
             by_topic[partition.topic].append(
@@ -141,9 +152,13 @@ class Groups:
                 )
             )
         topics = [OffsetCommitRequestTopic(name=name, partitions=entries) for name, entries in by_topic.items()]
+        request = OffsetCommitRequest(group_id=group_id, topics=topics)
+        if member is not None:
+            request.generation_id_or_member_epoch = member.epoch
+            request.member_id, request.group_instance_id = member.member_id, member.instance_id
 
         async def ask(connection: Connection) -> None:
-            response = await connection.call(OFFSET_COMMIT, OffsetCommitRequest(group_id=group_id, topics=topics))
+            response = await connection.call(OFFSET_COMMIT, request)
             unanswered = set(offsets)
             for topic in response.topics:
                 for entry in topic.partitions:
@@ -188,14 +203,19 @@ class Groups:
     async def _at_coordinator(self, group_id: str, ask: Callable[[Connection], Awaitable[Result]]) -> Result:
         async def attempt() -> Result:
             try:
-                return await ask(await self._coordinator(group_id))
+                return await ask(await self.coordinator(group_id))
             except (ApiError, ClientError):
-                self._coordinators.pop(group_id, None)
+                self.forget_coordinator(group_id)
                 raise
 
         return await self._cluster.retry(attempt)
 
-    async def _coordinator(self, group_id: str) -> Connection:
+    def forget_coordinator(self, group_id: str) -> None:
+        """Find it again before the next request."""
+        self._coordinators.pop(group_id, None)
+
+    async def coordinator(self, group_id: str) -> Connection:
+        """A connection to the broker that coordinates the group."""
         if group_id not in self._coordinators:
             request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id], key=group_id)
             response = await (await self._cluster.any_connection()).call(FIND_COORDINATOR, request)
@@ -235,19 +255,22 @@ def _check_exists(number: int, group_id: str) -> None:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
 
 
-def _offset_fetch_request(group_id: str, partitions: Iterable[TopicPartition] | None) -> OffsetFetchRequest:
+def _offset_fetch_request(
+    group_id: str, partitions: Iterable[TopicPartition] | None, member: MemberIdentity | None
+) -> OffsetFetchRequest:
     """One group, in the fields of the old versions and of the new ones; the version picks."""
+    group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
+    if member is not None:
+        group.member_id, group.member_epoch = member.member_id, member.epoch
+    request = OffsetFetchRequest(group_id=group_id, topics=None, groups=[group], require_stable=member is not None)
     if partitions is None:
-        everything = OffsetFetchRequestGroup(group_id=group_id, topics=None)
-        return OffsetFetchRequest(group_id=group_id, topics=None, groups=[everything])
+        return request
     by_topic: dict[str, list[int]] = defaultdict(list)
     for partition in partitions:
         by_topic[partition.topic].append(partition.partition)
-    old = [OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in by_topic.items()]
-    new = [OffsetFetchRequestTopics(name=name, partition_indexes=numbers) for name, numbers in by_topic.items()]
-    return OffsetFetchRequest(
-        group_id=group_id, topics=old, groups=[OffsetFetchRequestGroup(group_id=group_id, topics=new)]
-    )
+    request.topics = [OffsetFetchRequestTopic(name=name, partition_indexes=some) for name, some in by_topic.items()]
+    group.topics = [OffsetFetchRequestTopics(name=name, partition_indexes=some) for name, some in by_topic.items()]
+    return request
 
 
 def _committed_offsets(response: OffsetFetchResponse, group_id: str) -> dict[TopicPartition, CommittedOffset]:

@@ -1,6 +1,6 @@
 """What we know about the cluster: brokers, topics and who leads each partition. Data and its update; no I/O.
 
-Invariant: (C1) for one topic id a partition's leader epoch never goes back: an answer from a broker that lags
+Invariant: (CLT-14) for one topic id a partition's leader epoch never goes back: an answer from a broker that lags
 behind does not undo what a newer one has told.
 """
 
@@ -112,7 +112,7 @@ def _topic_info(topic: MetadataResponseTopic, name: str) -> TopicInfo:
 
 
 def _keep_newer_epochs(known: TopicInfo | None, told: TopicInfo) -> TopicInfo:
-    """C1: where the answer is older than what we know of the same topic, keep what we know."""
+    """CLT-14: where the answer is older than what we know of the same topic, keep what we know."""
     if known is None or known.id != told.id or not told.has_id:
         return told
     partitions = {

@@ -5,9 +5,9 @@ partitions whose oldest batch is full, has lingered or is being flushed, and sen
 A partition has one batch under way at a time, so a retry cannot overtake; while it is under way the next one fills up,
 which is what keeps throughput high.
 
-Invariants: (P1) messages of one partition are written in the order of their `send`; (P2) with idempotence (the default)
-a message whose delivery succeeded is written once, however often its batch was sent; (P3) every message is settled:
-delivered, or failed with the reason, at the latest some moments after `delivery_timeout_ms`.
+Invariants: (CLT-15) messages of one partition are written in the order of their `send`; (CLT-16) with idempotence (the
+default) a message whose delivery succeeded is written once, however often its batch was sent; (CLT-17) every message is
+delivered, or fails with the reason, at the latest some moments after `delivery_timeout_ms`.
 
 Idempotence numbers batches per partition under a producer id. When a batch's fate cannot be known any more, its
 partition goes on under a new id, so that one loss does not block what follows.

@@ -1,4 +1,4 @@
-"""When to try again: growing pauses with chance in them, and the deadline after which the failure is told.
+"""When to try again: growing pauses, and the deadline after which the failure reaches the caller.
 
 Time is the running loop's, so a simulated loop drives it.
 """
@@ -7,6 +7,7 @@ import asyncio
 
 from martlet.base.errors import ERROR_TABLE, ApiError
 from martlet.base.randomness import Randomness
+from martlet.client.backoff import Backoff
 from martlet.client.errors import ClientError
 from martlet.client.options import ClientOptions
 
@@ -24,15 +25,13 @@ def asks_for_new_metadata(error: BaseException) -> bool:
 class Retrying:
     """One operation's attempts. Not shared: make one per operation."""
 
-    __slots__ = ("_backoff_max_ms", "_backoff_ms", "_deadline", "_randomness")
+    __slots__ = ("_backoff", "_deadline")
 
     def __init__(self, options: ClientOptions, randomness: Randomness, *, timeout_ms: int | None = None) -> None:
         """The deadline runs from here; needs a running loop."""
         total_ms = options.retry_timeout_ms if timeout_ms is None else timeout_ms
         self._deadline = asyncio.get_running_loop().time() + total_ms / 1000
-        self._backoff_ms = options.retry_backoff_ms
-        self._backoff_max_ms = options.retry_backoff_max_ms
-        self._randomness = randomness
+        self._backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, randomness)
 
     def time_left(self) -> bool:
         return asyncio.get_running_loop().time() < self._deadline
@@ -41,7 +40,4 @@ class Retrying:
         """Wait before the next attempt, or raise `error` when it is final or time is up."""
         if not is_worth_retrying(error) or not self.time_left():
             raise error
-        # Between half and the whole of the pause, so that clients cut off together do not return together.
-        pause_ms = self._backoff_ms * (0.5 + self._randomness.fraction() / 2)
-        self._backoff_ms = min(self._backoff_ms * 2, self._backoff_max_ms)
-        await asyncio.sleep(pause_ms / 1000)
+        await asyncio.sleep(self._backoff.next_ms() / 1000)

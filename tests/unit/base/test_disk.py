@@ -1,4 +1,4 @@
-"""The machine's disk keeps the promises of the disk port (D1 to D3) and its errors arrive as ours."""
+"""The machine's disk keeps the promises of the disk port (BASE-1 to BASE-3) and its errors arrive as ours."""
 
 import errno
 import os

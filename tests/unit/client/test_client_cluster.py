@@ -143,7 +143,7 @@ def _answer(epoch: int, leader: int, topic_id: bytes = b"i" * 16) -> MetadataRes
     return MetadataResponse(topics=[MetadataResponseTopic(name="t", topic_id=topic_id, partitions=[partition])])
 
 
-def test_c1_an_answer_with_an_older_epoch_does_not_undo_a_newer_one() -> None:
+def test_clt_14_an_answer_with_an_older_epoch_does_not_undo_a_newer_one() -> None:
     metadata = Metadata()
     metadata.update(_answer(5, 1))
     metadata.update(_answer(4, 2))

@@ -1,6 +1,7 @@
 """Reading: positions, long polls, resets, divergence, what a reader sees."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -132,7 +133,7 @@ async def test_a_cancelled_fetch_loses_nothing() -> None:
             assert len(broker.asked(ApiKey.FETCH)) == 1
 
 
-async def test_f2_an_answer_from_before_a_seek_is_dropped() -> None:
+async def test_clt_8_an_answer_from_before_a_seek_is_dropped() -> None:
     async with FakeBroker() as broker:
         broker.cluster.add_topic("t", [1])
         fill(broker, T0, b"a")
@@ -163,7 +164,55 @@ async def test_a_position_out_of_range_is_reset_as_the_policy_says(policy: OutOf
         async with client_of(broker) as cluster, Fetcher(cluster, FetcherOptions(out_of_range=policy)) as fetcher:
             fetcher.assign({T0: 99})
             assert await fetcher.fetch() == []
-            assert fetcher.positions == {T0: position}
+            arrived = await fetcher.fetch()
+            assert [fetched.position for fetched in arrived] == [position][: len(arrived)]
+            assert broker.asked(ApiKey.FETCH)[1].topics[0].partitions[0].fetch_offset == position
+
+
+async def test_a_fetch_that_is_cancelled_while_a_position_is_reset_loses_nothing() -> None:
+    async with FakeBroker() as broker:
+        broker.cluster.add_topic("t", [1, 1])
+        batch = build_batch([(0, None, b"b", ())])
+        list_offsets_gate = asyncio.Event()
+
+        def out_of_range_and_data(request: FetchRequest, version: int) -> Reply | None:
+            if len(broker.asked(ApiKey.FETCH)) > 1:
+                return None
+            (topic,) = request.topics
+            results = [
+                FetchPartitionResult(0, ErrorCode.OFFSET_OUT_OF_RANGE),
+                FetchPartitionResult(1, ErrorCode.NONE, high_watermark=1, records=batch),
+            ]
+            return b"".join(encode_fetch_response(version, [(topic.topic, topic.topic_id, results)]))
+
+        async def late(request: Any, version: int) -> Reply:
+            await list_offsets_gate.wait()
+            return HANG_UP
+
+        broker.scripts[ApiKey.FETCH] = out_of_range_and_data
+        broker.scripts[ApiKey.LIST_OFFSETS] = late
+        options = FetcherOptions(out_of_range=OutOfRange.EARLIEST)
+        async with client_of(broker) as cluster, Fetcher(cluster, options) as fetcher:
+            fetcher.assign({T0: 99, T1: 0})
+            found: list[Fetched] = []
+            for _ in range(2):
+                with contextlib.suppress(TimeoutError):
+                    found += await asyncio.wait_for(fetcher.fetch(), 0.2)
+            assert seen(found) == [(0, b"b")]
+            list_offsets_gate.set()
+
+
+async def test_a_fetch_ends_early_when_the_caller_wants_it_to() -> None:
+    async with FakeBroker() as broker:
+        broker.cluster.add_topic("t", [1])
+        async with client_of(broker) as cluster, Fetcher(cluster, FetcherOptions(max_wait_ms=30_000)) as fetcher:
+            fetcher.assign({T0: 0})
+            until: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_later(0.05, until.set_result, None)
+            async with asyncio.timeout(5):
+                assert await fetcher.fetch(until) == []
+            fill(broker, T0, b"a")
+            assert seen(await fetcher.fetch()) == [(0, b"a")]
 
 
 async def test_without_a_policy_a_position_out_of_range_is_an_error() -> None:
@@ -177,7 +226,7 @@ async def test_without_a_policy_a_position_out_of_range_is_an_error() -> None:
                 await fetcher.fetch()
 
 
-async def test_trouble_that_passes_is_not_told() -> None:
+async def test_trouble_that_passes_does_not_reach_the_caller() -> None:
     async with FakeBroker() as broker:
         broker.cluster.add_topic("t", [1])
         fill(broker, T0, b"a")
@@ -190,7 +239,7 @@ async def test_trouble_that_passes_is_not_told() -> None:
         assert found == [(0, b"a")]
 
 
-async def test_f3_trouble_that_lasts_is_raised() -> None:
+async def test_clt_9_trouble_that_lasts_is_raised() -> None:
     async with FakeBroker() as broker:
         broker.cluster.add_topic("t", [1])
         broker.scripts[ApiKey.FETCH] = refusing(ErrorCode.NOT_LEADER_OR_FOLLOWER, 10**6, broker)

@@ -123,7 +123,7 @@ async def test_an_explicit_partition_that_does_not_exist_is_refused_at_once() ->
                 await producer.send("t", b"x", partition=9)
 
 
-async def test_p1_order_survives_lost_connections_and_p2_nothing_is_written_twice() -> None:
+async def test_clt_15_order_survives_lost_connections_and_clt_16_nothing_is_written_twice() -> None:
     async with FakeBroker() as broker:
         broker.cluster.add_topic("t", [1])
         seen: set[tuple[int, int]] = set()
@@ -236,7 +236,7 @@ async def test_a_partition_that_lost_its_place_goes_on_under_a_new_id(code: Erro
         assert (header.producer_id, header.base_sequence) == (1002, 0)
 
 
-async def test_p3_what_cannot_be_delivered_in_time_fails_with_the_last_reason() -> None:
+async def test_clt_17_what_cannot_be_delivered_in_time_fails_with_the_last_reason() -> None:
     async with FakeBroker() as broker:
         broker.cluster.add_topic("t", [1])
         broker.scripts[ApiKey.PRODUCE] = refusing(ErrorCode.NOT_ENOUGH_REPLICAS, 10**6, broker, "1 of 2 in sync")
@@ -246,7 +246,7 @@ async def test_p3_what_cannot_be_delivered_in_time_fails_with_the_last_reason() 
                 await delivery
 
 
-async def test_p3_a_broker_that_never_answers_settles_messages_too() -> None:
+async def test_clt_17_a_broker_that_never_answers_settles_messages_too() -> None:
     async with FakeBroker() as broker:
         broker.cluster.add_topic("t", [1])
         broker.scripts[ApiKey.PRODUCE] = lambda request, version: SILENCE
