@@ -10,13 +10,13 @@ process had.
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import os
 import platform
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from martlet import __version__
 from martlet.base.addresses import Address, parse_address
@@ -47,13 +47,15 @@ from martlet.broker.following.assignment import ReplicaFetching
 from martlet.broker.following.connection import ReplicaFetchOptions, ReplicaPorts
 from martlet.broker.following.request import ReplicaIdentity
 from martlet.broker.ground.disk_space import DiskSpace
+from martlet.broker.ground.listeners import configured_listeners
 from martlet.broker.ground.ports import BrokerPorts
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.handlers import SERVED
 from martlet.broker.leading.in_sync_keeper import InSyncKeeper
 from martlet.broker.machine_ports import machine_ports
+from martlet.broker.membership.broker_registration import registered_endpoints
 from martlet.broker.membership.lease_keeper import LeaseKeeper
-from martlet.broker.membership.membership import LogsFound, Membership, endpoint_host, until_in_reach
+from martlet.broker.membership.membership import LogsFound, Membership, until_in_reach
 from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.broker.membership.metadata_commits import MetadataCommits
 from martlet.broker.membership.metadata_feed import MetadataFeed
@@ -68,11 +70,10 @@ from martlet.broker.routing.departures import Departures
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.dispatch import Dispatcher
 from martlet.broker.serving.door import Door
-from martlet.broker.serving.listener import Listener
 from martlet.broker.serving.registry import Api, MessageApi, build_registry
+from martlet.broker.serving.server import KafkaServer, bind_all
 from martlet.cluster.broker_decisions import Registration
 from martlet.cluster.image import ImageDelta, MetadataImage
-from martlet.cluster.records import Endpoint
 from martlet.cluster.store import MetaStore
 from martlet.cluster.topic_decisions import TopicDefaults
 from martlet.log.batch_order import EPOCH_MAX
@@ -86,12 +87,8 @@ from martlet.wire.api_keys import ApiKey, api_name
 from martlet.wire.message_codec import prepare
 from martlet.wire.records.index import codec_name
 
-if TYPE_CHECKING:
-    pass
-
 logger = logging.getLogger(__name__)
 
-_KAFKA_LISTENER: Final = "kafka"
 _FILES_RESERVED: Final = 64
 _WARM_UP_PAUSE_SECONDS: Final = 0.01
 
@@ -121,7 +118,7 @@ class BrokerApp:
         self._ports = ports or machine_ports()
         self._clock = self._ports.clock
         self._disk = self._ports.disk
-        self.kafka_address = parse_address(settings.kafka)
+        self.listeners = configured_listeners(settings)
         self.operations_address = parse_address(settings.operations)
         self._log_path = os.path.join(os.path.abspath(settings.data), f"broker-{settings.broker_id}")
         self._failure: BaseException | None = None
@@ -134,6 +131,11 @@ class BrokerApp:
         self.services: BrokerServices | None = None
         """The running broker's parts, from when they are all made."""
 
+    @property
+    def kafka_address(self) -> Address:
+        """Where the first listener serves clients; the port is the one that was taken once the broker has started."""
+        return self.listeners.all[0].address
+
     async def start(self) -> None:
         """Return when clients are served; on failure everything already started is stopped again."""
         try:
@@ -142,7 +144,8 @@ class BrokerApp:
             await self._stack.aclose()
             raise
         self._not_ready = ""
-        logger.info("broker %d serves Kafka clients on %s", self.settings.broker_id, self.kafka_address)
+        for one in self.listeners.all:
+            logger.info("broker %d serves Kafka clients on %s (%s)", self.settings.broker_id, one.address, one.name)
 
     async def stop(self) -> None:
         """Stop cleanly: what was acknowledged is on disk and the next start needs no recovery."""
@@ -171,17 +174,14 @@ class BrokerApp:
         asyncio.get_running_loop().set_exception_handler(self._callback_failed)
         self._connections_possible = connections_possible(self._ports.allow_files())
         settings = self.settings = within_file_limit(self.settings, self._connections_possible)
-        # Never listened on: it holds the address, also while no clients are let in.
-        place = self._ports.bind(self.kafka_address)
-        self._stack.callback(place.close)
-        self.kafka_address = Address(self.kafka_address.host, place.getsockname()[1])
+        self._hold_addresses()
         await self._start_operations()
         log_path = self._log_path
         make_durable_directory(self._disk, log_path)
         self._stack.enter_context(self._ports.hold_directory(log_path))
         feed, store = await self._follow_store()
         image, commits = feed.image, MetadataCommits(store, feed)
-        static = static_configs(settings, kafka_address=str(self.kafka_address), log_directory=log_path)
+        static = static_configs(settings, self.listeners, log_directory=log_path)
         topic_settings = TopicSettings(settings, image, static)
         changes = MetadataChanges(store, feed)
         space = DiskSpace(partial(self._disk.free_bytes, log_path), settings.disk_reserve_bytes, self._clock)
@@ -228,6 +228,14 @@ class BrokerApp:
         self._start_group_lag(services)
         await self._serve(services, membership, registry)
 
+    def _hold_addresses(self) -> None:
+        """Take the addresses and never listen on these sockets: they hold them also while no clients are let in."""
+        held = []
+        for options, place in bind_all(self.listeners.all, self._ports.bind):
+            self._stack.callback(place.close)
+            held.append(replace(options, address=Address(options.address.host, place.getsockname()[1])))
+        self.listeners = replace(self.listeners, all=tuple(held))
+
     def _run(self, part: Part) -> None:
         part.start()
         self._stack.push_async_callback(part.aclose)
@@ -238,7 +246,6 @@ class BrokerApp:
             image,
             BrokerId(settings.broker_id),
             may_act=partitions.may_act,
-            advertised=settings.advertised,
             rack=settings.rack or None,
         )
 
@@ -288,11 +295,12 @@ class BrokerApp:
 
     async def _join_cluster(self, membership: Membership, logs: LogDirectory) -> Member:
         settings = self.settings
-        address = parse_address(settings.advertised) if settings.advertised else self.kafka_address
-        host = endpoint_host(address.host, is_embedded=not settings.metadata, host_name=self._ports.host_name)
         registration = Registration(
             id=BrokerId(settings.broker_id),
-            endpoints=[Endpoint(_KAFKA_LISTENER, host, address.port)],
+            endpoints=registered_endpoints(
+                self.listeners, is_embedded=not settings.metadata, host_name=self._ports.host_name
+            ),
+            broker_listener=self.listeners.for_brokers,
             rack=settings.rack or None,
         )
         found = LogsFound(
@@ -419,26 +427,26 @@ class BrokerApp:
         probe.start()
         self._stack.callback(probe.stop)
         config = services.topic_settings.broker_config
-        listener = Listener(self.settings, dispatcher, self._clock, config, self._connections_possible)
-        bind = partial(self._ports.bind, self.kafka_address)
-        door = Door(listener, bind, membership.has_lost_cluster, self.fail)
+        server = KafkaServer(self.settings, dispatcher, self._clock, config, self._connections_possible)
+        bind = partial(bind_all, self.listeners.all, self._ports.bind)
+        door = Door(server, bind, membership.has_lost_cluster, self.fail)
         await door.start()
-        self._watch_gauges(services, listener)
+        self._watch_gauges(services, server)
         warm_up = asyncio.create_task(prepare_codecs(registry), name="martlet-warm-up")
         self._stack.callback(warm_up.cancel)
-        self._stack.push_async_callback(listener.aclose, self.settings.shutdown_timeout_ms)
+        self._stack.push_async_callback(server.aclose, self.settings.shutdown_timeout_ms)
         self._stack.push_async_callback(door.aclose)
         # Before that: a member that waits for its group could wait longer than a stop may take.
         self._stack.callback(services.groups.stop_parking)
 
-    def _watch_gauges(self, services: BrokerServices, listener: Listener) -> None:
+    def _watch_gauges(self, services: BrokerServices, server: KafkaServer) -> None:
         watch = self._metrics.watch
         path = services.logs.path
         watch_replicas(services.partitions, self._metrics)
         watch("martlet_partitions", "Partitions with a log on this broker.", lambda: len(services.logs))
         watch("martlet_disk_free_bytes", "Free bytes where the logs are.", lambda: self._disk.free_bytes(path))
         watch("martlet_log_bytes", "Bytes of all logs.", lambda: sum(log.size_bytes for log in services.logs))
-        watch("martlet_in_flight_bytes", "Bytes of half-received large requests.", lambda: listener.in_flight_bytes)
+        watch("martlet_in_flight_bytes", "Bytes of half-received large requests.", lambda: server.in_flight_bytes)
         space = services.partitions.space
         watch(
             "martlet_publishes_refused",
@@ -524,4 +532,4 @@ def within_file_limit(settings: BrokerSettings, possible: int) -> BrokerSettings
     if settings.connections_max <= possible:
         return settings
     logger.info("only %d connections can be served: the system's limit of open files allows no more", possible)
-    return dataclasses.replace(settings, connections_max=possible)
+    return replace(settings, connections_max=possible)

@@ -12,7 +12,7 @@ from martlet.broker.ground.ports import BrokerPorts
 from martlet.broker.ground.workers import ThreadWorkers
 from martlet.broker.membership.directory_lock import hold_directory
 from martlet.broker.membership.metadata_store import open_metadata_store
-from martlet.broker.serving.listener import bind
+from martlet.broker.serving.server import bind
 
 
 def machine_ports() -> BrokerPorts:

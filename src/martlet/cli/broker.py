@@ -71,7 +71,7 @@ async def _serve(configuration: Configuration, *, is_first_try: bool) -> int:
         print_note("stopped before it served")
         return ExitCode.OK
     try:
-        _announce(configuration, str(app.kafka_address), str(app.operations_address), is_first_try=is_first_try)
+        _announce(configuration, app, is_first_try=is_first_try)
         failure = await _wait_for_end(app, stopping)
     finally:
         await app.stop()
@@ -124,15 +124,18 @@ def _end_at_once(_number: int, _frame: FrameType | None) -> None:
     os._exit(ExitCode.INTERRUPTED)
 
 
-def _announce(configuration: Configuration, kafka: str, operations: str, *, is_first_try: bool) -> None:
+def _announce(configuration: Configuration, app: "BrokerApp", *, is_first_try: bool) -> None:
     """Say what is served, where; a service manager's log needs no hints."""
     from martlet import __version__
 
+    kafka = str(app.kafka_address)
+    others = {f"  Kafka ({one.name})": str(one.address) for one in app.listeners.all[1:]}
     click.echo(f"Martlet {__version__} is up.")
     print_facts(
         {
             "  Kafka": kafka,
-            "  operations": f"http://{operations}  (/healthz /readyz /metrics)",
+            **others,
+            "  operations": f"http://{app.operations_address}  (/healthz /readyz /metrics)",
             "  data": os.path.abspath(configuration.settings.data),
         }
     )

@@ -1,8 +1,8 @@
 """A broker's settings from flags, environment, file and defaults, each value with its origin.
 
 A flag beats `MARTLET_<KEY>`, which beats the file, which beats the default. The file is the one named by `--config` or
-MARTLET_CONFIG, else `martlet.toml` in the working directory if there is one. Keys and defaults are those of
-`BrokerSettings`; this module only adds what each value may be.
+MARTLET_CONFIG, else `martlet.toml` in the working directory if there is one. Keys, defaults and
+bounds are those of `BrokerSettings`.
 
 A wrong key or value is refused with a sentence that names where it stands and what is allowed. An unknown MARTLET_*
 variable is only noted, never refused: in Kubernetes a service called "martlet" puts variables of that name into every
@@ -17,7 +17,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
 from martlet.base.addresses import parse_address
-from martlet.broker.ground.settings import BrokerSettings
+from martlet.broker.ground.listeners import configured_listeners
+from martlet.broker.ground.settings import Bounds, BrokerSettings
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
 from martlet.cluster.store import StoreRefused
@@ -29,54 +30,12 @@ PREFIX: Final = "MARTLET_"
 _OTHER_VARIABLES: Final = frozenset({FILE_VARIABLE, "MARTLET_BOOTSTRAP", "MARTLET_TIMEOUT", "MARTLET_PURE"})
 _KUBERNETES: Final = ("_SERVICE_HOST", "_SERVICE_PORT", "_PORT", "_TCP", "_UDP", "_ADDR", "_PROTO")
 
-_CHOICES: Final[dict[str, tuple[str, ...]]] = {
-    "log_level": ("debug", "info", "warning", "error"),
-    "log_format": ("auto", "text", "json"),
-}
-_ADDRESSES: Final = frozenset({"kafka", "operations", "advertised"})
-_MAY_BE_EMPTY: Final = frozenset(
-    {
-        "advertised",
-        "rack",
-        "metadata",
-        "metadata_user",
-        "metadata_password_file",
-        "metadata_ca",
-        "metadata_cert",
-        "metadata_key",
-    }
-)
-_AT_LEAST_ONE: Final = frozenset(
-    {
-        "default_partitions",
-        "default_replication_factor",
-        "connections_max",
-        "connections_per_address_max",
-        "request_bytes_max",
-        "group_max_size",
-        "group_max_session_timeout_ms",
-        "consumer_group_max_size",
-        "consumer_group_session_timeout_ms",
-        "consumer_group_heartbeat_interval_ms",
-        "offsets_retention_minutes",
-        "offsets_topic_partitions",
-        "group_lag_interval_ms",
-        "offsets_topic_replication_factor",
-        "replica_lag_time_max_ms",
-        "replica_fetch_bytes_max",
-    }
-)
-_AT_LEAST: Final = {"lease_ms": 2_000}
-"""etcd does not let a lease end sooner, as it comes."""
-_NOT_MORE_THAN: Final = {
-    "group_min_session_timeout_ms": "group_max_session_timeout_ms",
-    "consumer_group_heartbeat_interval_ms": "consumer_group_session_timeout_ms",
-}
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
 
 DEFAULTS: Final = {field.name: field.default for field in fields(BrokerSettings)}
 EXPLANATIONS: Final = {field.name: str(field.metadata["help"]) for field in fields(BrokerSettings)}
+_BOUNDS: Final[Mapping[str, Bounds]] = {field.name: field.metadata["bounds"] for field in fields(BrokerSettings)}
 
 
 class Origin(NamedTuple):
@@ -136,18 +95,29 @@ def load_configuration(
         if key not in DEFAULTS:
             raise SettingsError(f"{flag}: there is no setting {key!r}{_did_you_mean(key)}", _SEE_ALL)
         take(key, text, Origin("flag", flag))
-    return Configuration(_settings(values), origins, tuple(notes))
+    return Configuration(_settings(values, origins), origins, tuple(notes))
 
 
 _SEE_ALL: Final = "`martlet config show` lists every setting with its value"
 
 
-def _settings(values: Mapping[str, Any]) -> BrokerSettings:
-    in_effect = {**DEFAULTS, **values}
-    for lower, upper in _NOT_MORE_THAN.items():
-        if in_effect[lower] > in_effect[upper]:
-            raise SettingsError(f"{lower} ({in_effect[lower]}) is more than {upper} ({in_effect[upper]})", _SEE_ALL)
-    return BrokerSettings(**values)
+def _settings(values: Mapping[str, Any], origins: Mapping[str, Origin]) -> BrokerSettings:
+    for lower, bounds in _BOUNDS.items():
+        upper = bounds.not_more_than
+        if upper and values[lower] > values[upper]:
+            raise SettingsError(f"{lower} ({values[lower]}) is more than {upper} ({values[upper]})", _SEE_ALL)
+    if values["listeners"] and origins["kafka"] is not _DEFAULT:
+        raise SettingsError(
+            f"{origins['kafka']} and {origins['listeners']} both say where clients are served",
+            "give the address among the listeners and leave `kafka` out",
+        )
+    settings = BrokerSettings(**values)
+    try:
+        configured_listeners(settings)
+    except ValueError as error:
+        key = str(error).partition(":")[0]
+        raise SettingsError(f"{origins[key]}: {error}") from None
+    return settings
 
 
 def _read_file(path: str) -> dict[str, object]:
@@ -196,7 +166,7 @@ def _boolean(key: str, value: object, where: str) -> bool:
 
 
 def _number(key: str, value: object, where: str) -> int:
-    lowest = 1 if key in _AT_LEAST_ONE else _AT_LEAST.get(key, 0)
+    lowest = _BOUNDS[key].at_least
     allowed = f"a whole number from {lowest} up"
     if isinstance(value, str):
         try:
@@ -209,20 +179,21 @@ def _number(key: str, value: object, where: str) -> int:
 
 
 def _text(key: str, value: object, where: str) -> str:
-    choices = _CHOICES.get(key)
-    allowed = ", ".join(choices) if choices else "HOST:PORT" if key in _ADDRESSES else "text"
+    bounds = _BOUNDS[key]
+    choices = bounds.one_of
+    allowed = ", ".join(choices) if choices else "HOST:PORT" if bounds.is_address else "text"
     if not isinstance(value, str):
         raise _refuse(where, key, value, allowed)
     text = value.strip()
     if not text:
-        if key in _MAY_BE_EMPTY:
+        if not DEFAULTS[key]:
             return ""
         raise _refuse(where, key, value, f"{allowed}, not empty")
     if choices and text not in choices:
         raise _refuse(where, key, value, allowed)
-    if key in _ADDRESSES:
+    if bounds.is_address:
         try:
-            return str(parse_address(text, default_port=_port_of_default(key)))
+            return str(parse_address(text, default_port=parse_address(str(DEFAULTS[key])).port))
         except ValueError as error:
             raise SettingsError(f"{where}: {key}: {error}") from None
     if key == "metadata":
@@ -238,8 +209,3 @@ def _check_metadata(text: str, where: str) -> None:
         parse_etcd_address(text)
     except StoreRefused as error:
         raise SettingsError(f"{where}: metadata: {error}") from None
-
-
-def _port_of_default(key: str) -> int:
-    default = str(DEFAULTS[key])
-    return parse_address(default).port if default else parse_address("localhost").port

@@ -88,7 +88,12 @@ def plan_brokers(
     if settings.advertised:
         raise SettingsError(
             f"{origins['advertised']}: one advertised address cannot be that of several brokers",
-            "leave it out: clients are told the address of each broker",
+            "leave it out: clients are given the address of each broker",
+        )
+    if settings.listeners:
+        raise SettingsError(
+            f"{origins['listeners']}: the addresses of one broker cannot be those of several brokers",
+            "give `kafka`, from which the ports are counted up, or start each broker with `martlet broker`",
         )
     if wish.is_cluster and settings.metadata:
         raise SettingsError(
@@ -125,7 +130,7 @@ def _counted_up(address: str, place: int) -> str:
     first = parse_address(address)
     port = first.port + place if first.port else 0
     if port > 65_535:
-        raise SettingsError(f"{address} leaves too few ports for so many brokers")
+        raise SettingsError(f"{address} leaves too few ports for all brokers")
     return str(Address(first.host, port))
 
 

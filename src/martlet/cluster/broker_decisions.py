@@ -61,6 +61,8 @@ class Registration:
 
     id: BrokerId
     endpoints: Sequence[Endpoint] = ()
+    broker_listener: str = ""
+    """The listener that other brokers connect to; empty means the first."""
     rack: str | None = None
     boot_id: str = ""
     clean: bool = False
@@ -111,6 +113,7 @@ def plan_registration(
         id=registration.id,
         incarnation=Incarnation(incarnation),
         endpoints=tuple(registration.endpoints),
+        broker_listener=registration.broker_listener,
         rack=registration.rack,
         clean_since=_clean_since(before, registration),
         same_logs_since=_same_logs_since(before, registration),

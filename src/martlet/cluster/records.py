@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
+from martlet.base.addresses import Address
 from martlet.base.errors import StorageFailure
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId, format_topic_id, parse_topic_id
 from martlet.cluster.keys import (
@@ -42,6 +43,12 @@ class Endpoint(NamedTuple):
     listener: str
     host: str
     port: int
+    protocol: str = "plain"
+    """What protects connections to it, in the words of the setting `listeners`."""
+
+    @property
+    def address(self) -> Address:
+        return Address(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,18 @@ class BrokerRecord:
     """The last incarnation that began with an empty log directory, though there had been others before; None: none."""
     unread: bool = False
     """Whether some of its logs could not be opened: it speaks for itself only, a later one for all again."""
+    broker_listener: str = ""
+    """The listener that other brokers connect to; empty means the first."""
     mod_revision: int = field(default=0, compare=False)
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Where clients of that listener find this broker; None when it has no such listener."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
+
+    @property
+    def broker_endpoint(self) -> Endpoint | None:
+        """Where other brokers find this one; None when it says nothing about that."""
+        return self.endpoint(self.broker_listener) or next(iter(self.endpoints), None)
 
     def vouches_for(self, incarnation: Incarnation) -> bool:
         """Whether this process holds everything that one of its broker's earlier starts, or itself, held."""
@@ -228,6 +246,7 @@ def encode_broker(record: BrokerRecord) -> bytes:
         {
             "incarnation": record.incarnation,
             "endpoints": record.endpoints,
+            "broker_listener": record.broker_listener,
             "rack": record.rack,
             "clean_since": record.clean_since,
             "boot_id": record.boot_id,
@@ -309,7 +328,8 @@ def decode_broker(entry: Entry) -> BrokerRecord:
         lambda value: BrokerRecord(
             id=read_broker_key(entry.key),
             incarnation=Incarnation(int(value["incarnation"])),
-            endpoints=tuple(Endpoint(*endpoint) for endpoint in value.get("endpoints", ())),
+            endpoints=tuple(Endpoint(*endpoint[:4]) for endpoint in value.get("endpoints", ())),
+            broker_listener=str(value.get("broker_listener", "")),
             rack=value.get("rack"),
             clean_since=value.get("clean_since"),
             boot_id=value.get("boot_id", ""),

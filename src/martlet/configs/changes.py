@@ -174,7 +174,7 @@ def _is_unknown(name: str) -> bool:
 def _changeable(name: str) -> ConfigDef:
     if name.startswith(_LISTENER_PREFIX):
         raise ApiError(
-            ErrorCode.INVALID_CONFIG, f"{name[:80]!r} is for one of several listeners; a broker has one for clients"
+            ErrorCode.INVALID_CONFIG, f"{name[:80]!r} is for one listener; listeners have no settings of their own"
         )
     if name in START_SETTINGS:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} cannot be changed while the broker runs")

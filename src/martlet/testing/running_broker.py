@@ -83,11 +83,16 @@ class RunningBroker:
 
     def restart(self) -> None:
         """Stop cleanly and start again on the same data and ports."""
-        kafka = str(self.app.kafka_address)
+        listeners = self.app.listeners.all
+        if self.settings.listeners:
+            named = ",".join(f"{one.name}={one.protocol.value}://{one.address}" for one in listeners)
+            settings = dataclasses.replace(self.settings, listeners=named)
+        else:
+            settings = dataclasses.replace(self.settings, kafka=str(listeners[0].address))
         own, self._own_directory = self._own_directory, None
         self.stop()
         self._own_directory = own
-        self.settings = dataclasses.replace(self.settings, kafka=kafka)
+        self.settings = settings
         self.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

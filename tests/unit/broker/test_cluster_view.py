@@ -1,7 +1,11 @@
 """Which brokers a client is told of, under which addresses, and who counts as a leader."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
 from martlet.base.addresses import Address
 from martlet.base.ids import BrokerId
+from martlet.broker.ground.listeners import ListenerOptions
 from martlet.broker.ground.request import Link
 from martlet.broker.routing.cluster_view import (
     ClusterView,
@@ -22,11 +26,17 @@ _LINK = Link(Address("10.0.0.9", 5), Address("10.0.0.1", 9092))
 class _Cluster(ControlledCluster):
     """Brokers that listen somewhere."""
 
+    listeners: Mapping[int, Sequence[str]] = {}
+    """The listeners of those brokers that have others than `kafka`."""
+
     def start(self, broker: int, *, clean: bool = False, same_logs: bool = False) -> None:
-        where = Endpoint("kafka", f"host-{broker}", 9090 + broker)
+        endpoints = [
+            Endpoint(name, f"host-{broker}", 9090 + broker + 10_000 * position)
+            for position, name in enumerate(self.listeners.get(broker, ("kafka",)))
+        ]
         plan = plan_registration(
             Registration(
-                id=BrokerId(broker), endpoints=[where], rack=self.racks[broker], clean=clean, same_logs=same_logs
+                id=BrokerId(broker), endpoints=endpoints, rack=self.racks[broker], clean=clean, same_logs=same_logs
             ),
             cluster=self.store.entries.get("cluster/id"),
             broker=self.store.entries.get(broker_key(BrokerId(broker))),
@@ -70,7 +80,7 @@ def test_a_broker_that_is_not_alive_is_told_of_only_on_request_and_as_fenced() -
         (3, False),
     ]
     assert [node.id for node in seat.nodes(_LINK, besides={BrokerId(2)})] == [1, 2, 3]
-    assert BrokerId(2) not in seat.possible_leaders()
+    assert BrokerId(2) not in seat.possible_leaders(_LINK)
     assert seat.address_of(BrokerId(2), _LINK) is None
     assert seat.address_of(BrokerId(3), _LINK) == Address("host-3", 9093)
     assert seat.address_of(BrokerId(9), _LINK) is None
@@ -100,22 +110,55 @@ def test_a_leader_is_named_only_while_the_very_process_that_was_elected_is_there
 
 def test_the_controller_is_the_holder_of_the_role_while_it_is_alive_else_whoever_is_asked() -> None:
     cluster = _cluster()
-    assert cluster.seen_by(2).controller() == 2
+    assert cluster.seen_by(2).controller(_LINK) == 2
     record = cluster.image.broker(BrokerId(3))
     assert record is not None
     plan = plan_controller_role(record, cluster.image)
     assert plan is not None
     cluster.commit(plan)
-    assert cluster.seen_by(2).controller() == 3
+    assert cluster.seen_by(2).controller(_LINK) == 3
     cluster.lose_lease(3)
-    assert cluster.seen_by(2).controller() == 2
+    assert cluster.seen_by(2).controller(_LINK) == 2
     cluster.commit(CommitPlan(deletes=(CONTROLLER_KEY,)))
-    assert cluster.seen_by(1).controller() == 1
+    assert cluster.seen_by(1).controller(_LINK) == 1
 
 
 def test_a_broker_that_has_lost_touch_does_not_call_itself_a_leader_but_can_still_be_reached() -> None:
     image = _cluster().image
-    assert set(_view(image, 1).possible_leaders()) == {1, 2, 3}
+    assert set(_view(image, 1).possible_leaders(_LINK)) == {1, 2, 3}
     view = ClusterView(image, BrokerId(1), may_act=lambda: False)
-    assert set(view.possible_leaders()) == {2, 3}
+    assert set(view.possible_leaders(_LINK)) == {2, 3}
     assert {node.id for node in view.nodes(_LINK)} == {1, 2, 3}
+
+
+def test_a_client_hears_only_of_the_listener_it_came_through() -> None:
+    cluster = _cluster()
+    cluster.listeners = {2: ("kafka", "brokers"), 3: ("brokers",)}
+    cluster.start(2)
+    cluster.start(3)
+    for listener, expected in {"kafka": {1, 2}, "brokers": {1, 2, 3}, "other": {1}}.items():
+        link = replace(_LINK, listener=ListenerOptions(listener, Address("", 0)))
+        view = cluster.seen_by(1)
+        assert {node.id for node in view.nodes(link)} == expected
+        assert set(view.possible_leaders(link)) == expected
+    brokers = replace(_LINK, listener=ListenerOptions("brokers", Address("", 0)))
+    assert cluster.seen_by(1).address_of(BrokerId(2), brokers) == Address("host-2", 19092)
+    assert cluster.seen_by(1).address_of(BrokerId(3), _LINK) is None
+
+
+def test_the_controller_is_one_that_the_client_can_reach() -> None:
+    cluster = _cluster()
+    cluster.listeners = {3: ("brokers",)}
+    cluster.start(3)
+    record = cluster.image.broker(BrokerId(3))
+    assert record is not None
+    plan = plan_controller_role(record, cluster.image)
+    assert plan is not None
+    cluster.commit(plan)
+    assert cluster.seen_by(1).controller(_LINK) == 1
+
+
+def test_the_own_address_is_the_advertised_one_of_the_listener() -> None:
+    listener = ListenerOptions("kafka", Address("0.0.0.0", 9092), advertised=Address("one.example", 1))
+    link = replace(_LINK, listener=listener)
+    assert _cluster().seen_by(1).address_of(BrokerId(1), link) == Address("one.example", 1)

@@ -9,7 +9,7 @@ import pytest
 from sim.clock import SimClock
 
 from martlet.base.addresses import Address
-from martlet.broker.ground.listeners import ListenerOptions
+from martlet.broker.ground.listeners import ListenerOptions, ListenerProtocol
 from martlet.broker.ground.request import Link, Reply
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.serving.connection import KafkaConnection
@@ -111,7 +111,7 @@ class Bench:
         self.dispatcher = ScriptedDispatcher()
         self.transport = FakeTransport()
         self.owner = Owner(settings.pop("refuse", None))
-        authenticates = settings.pop("authenticates", False)
+        protocol = ListenerProtocol.SASL_PLAIN if settings.pop("authenticates", False) else ListenerProtocol.PLAIN
         self._end_of_turn: list[Callable[[], None]] = []
         self.connection = KafkaConnection(
             BrokerSettings(**settings),
@@ -120,7 +120,7 @@ class Bench:
             self.clock,
             self.owner,
             Outbox(self._end_of_turn.append),
-            ListenerOptions("kafka", Address("", 0), authenticates=authenticates),
+            ListenerOptions("kafka", Address("", 0), protocol=protocol),
         )
         self.connection.connection_made(self.transport)
 

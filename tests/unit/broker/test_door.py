@@ -15,11 +15,12 @@ from sim.world import SimWorld
 
 from martlet.base.addresses import Address
 from martlet.base.clock import SystemClock
+from martlet.broker.ground.listeners import ListenerOptions, configured_listeners
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.partitions.topic_settings import static_configs
 from martlet.broker.serving.dispatch import Dispatcher
 from martlet.broker.serving.door import Door
-from martlet.broker.serving.listener import Listener, bind
+from martlet.broker.serving.server import KafkaServer, bind, bind_all
 from martlet.configs.effective import BrokerLayers, effective_broker_config
 from martlet.observe.metrics import BrokerMetrics, DropReason
 from tests.unit.broker.simulated_members import LEASE_MS, SimMember, start_members
@@ -107,7 +108,7 @@ def test_a_broker_stops_cleanly_while_it_is_shut() -> None:
 
 
 class RealDoor:
-    """A door with a real listener on a free port."""
+    """A door with a real server on a free port."""
 
     def __init__(self) -> None:
         self.is_lost = False
@@ -117,11 +118,11 @@ class RealDoor:
         dispatcher = ScriptedDispatcher()
         self.metrics: BrokerMetrics = dispatcher.metrics
         settings = BrokerSettings()
-        static = static_configs(settings, kafka_address="", log_directory="")
+        static = static_configs(settings, configured_listeners(settings), log_directory="")
         config = effective_broker_config(BrokerLayers(static=static))
-        self.listener = Listener(settings, cast(Dispatcher, dispatcher), SystemClock(), lambda: config, 100)
-        address = Address("127.0.0.1", self.port)
-        self.door = Door(self.listener, lambda: bind(address), lambda: self.is_lost, self.failures.append)
+        self.server = KafkaServer(settings, cast(Dispatcher, dispatcher), SystemClock(), lambda: config, 100)
+        listener = ListenerOptions("kafka", Address("127.0.0.1", self.port))
+        self.door = Door(self.server, lambda: bind_all([listener], bind), lambda: self.is_lost, self.failures.append)
 
     async def __aenter__(self) -> Self:
         await self.door.start()
@@ -129,7 +130,7 @@ class RealDoor:
 
     async def __aexit__(self, *_: object) -> None:
         await self.door.aclose()
-        await self.listener.aclose(1_000)
+        await self.server.aclose(1_000)
         self.place.close()
 
     async def is_open(self) -> bool:

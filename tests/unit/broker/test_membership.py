@@ -12,7 +12,6 @@ from martlet.base.ids import BrokerId, Incarnation, Member, TopicPartition
 from martlet.broker.membership import membership
 from martlet.broker.membership.broker_registration import elect_own_partitions
 from martlet.broker.membership.identity_file import IDENTITY_FILE
-from martlet.broker.membership.membership import endpoint_host
 from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.cluster.keys import broker_key, live_key
 from martlet.cluster.records import decode_broker
@@ -486,15 +485,3 @@ def test_a_stop_takes_its_time_at_most_when_nobody_hands_over() -> None:
         began_ms = world.now_ms
         one.stop()
         assert world.now_ms - began_ms < 15_000
-
-
-@pytest.mark.parametrize(
-    ("host", "embedded", "expected"),
-    [
-        ("0.0.0.0", True, "127.0.0.1"),
-        ("::", False, "machine"),
-        ("broker.example", False, "broker.example"),
-    ],
-)
-def test_a_wildcard_is_no_address_to_find_a_broker_at(host: str, embedded: bool, expected: str) -> None:
-    assert endpoint_host(host, is_embedded=embedded, host_name=lambda: "machine") == expected

@@ -1,5 +1,6 @@
 """A broker's settings: which layer wins, where each value came from, what is refused and how."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -169,3 +170,16 @@ def test_an_unknown_variable_is_noted_but_those_of_others_are_not() -> None:
     assert configuration.notes == (
         "the environment variable MARTLET_KAFAK names no setting and is ignored; did you mean 'kafka'?",
     )
+
+
+def test_named_listeners_are_checked_with_the_place_they_come_from() -> None:
+    configuration = load({"listeners": "a=plain://h:1,b=plain://h:2", "broker_listener": "b"})
+    assert configuration.settings.broker_listener == "b"
+    for flags, sentence in (
+        ({"listeners": "a=tls://h:1"}, "flag --listeners: listeners: the protocol tls is not served yet"),
+        ({"broker_listener": "x"}, "flag --broker_listener: broker_listener: there is no listener 'x'; there is kafka"),
+        ({"listeners": "a=plain://h:1", "kafka": "h:2"}, "flag --kafka and flag --listeners both say where"),
+        ({"advertised": ":9"}, "flag --advertised: advertised: ':9' has no host"),
+    ):
+        with pytest.raises(SettingsError, match=re.escape(sentence)):
+            load(flags)

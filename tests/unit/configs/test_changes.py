@@ -142,7 +142,7 @@ def test_a_broker_keeps_what_it_does_not_know_as_kafka_does() -> None:
     ("name", "value", "sentence"),
     [
         ("martlet.no.such", "1", "no broker configuration named"),
-        ("listener.name.plaintext.max.connections", "1", "for one of several listeners"),
+        ("listener.name.plaintext.max.connections", "1", "listeners have no settings of their own"),
         ("plugin.key", "x" * 5_000, "kept up to 4096 characters"),
         ("plugin.key", None, "needs a value"),
         ("ssl.keystore.location", "/keys", "Martlet has no TLS yet"),

@@ -49,10 +49,13 @@ async def _own(changes: MetadataChanges) -> int:
 
 
 async def _of_other(record: BrokerRecord) -> int:
+    endpoint = record.broker_endpoint
+    if endpoint is None:
+        return UNKNOWN
     try:
         async with asyncio.timeout(_SECONDS_MAX):
-            return await _ask_other(Address(record.endpoints[0].host, record.endpoints[0].port))
-    except (IndexError, TimeoutError, ClientError, ApiError):
+            return await _ask_other(endpoint.address)
+    except (TimeoutError, ClientError, ApiError):
         return UNKNOWN
 
 

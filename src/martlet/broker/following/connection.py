@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from martlet.base.addresses import Address
 from martlet.base.clock import Clock
 from martlet.base.errors import ERROR_TABLE, ApiError, ErrorCode, ProtocolViolation, error_code
 from martlet.base.ids import BrokerId, Incarnation
@@ -234,7 +233,8 @@ class FetchLane:
 
     async def _connected(self) -> Connection:
         record = self._context.image.broker(self._leader)
-        if record is None or not record.endpoints:
+        endpoint = record.broker_endpoint if record is not None else None
+        if record is None or endpoint is None:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {self._leader} is not registered")
         connection = self._connection
         if connection is not None and connection.is_open and self._incarnation == record.incarnation:
@@ -242,8 +242,7 @@ class FetchLane:
         if connection is not None:
             connection.close()
         self._connection = None
-        endpoint = record.endpoints[0]
-        connection = await self._context.ports.connect(Address(endpoint.host, endpoint.port))
+        connection = await self._context.ports.connect(endpoint.address)
         if self._context.image.broker(self._leader) != record:
             connection.close()
             raise ConnectionFailed(f"broker {self._leader} registered anew meanwhile")

@@ -37,7 +37,7 @@ def handle(broker: BrokerServices, request: DescribeClusterRequest, context: Req
     with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=broker.cluster_id,
-        controller_id=broker.cluster.controller(),
+        controller_id=broker.cluster.controller(context.link),
         brokers=[
             DescribeClusterBroker(
                 broker_id=node.id,

@@ -42,7 +42,7 @@ def handle(
         first_partition = max(0, request.cursor.partition_index) if names and names[0] == start else 0
     room = min(max(1, request.response_partition_limit), _PARTITIONS_MAX)
     response = DescribeTopicPartitionsResponse()
-    present = broker.cluster.possible_leaders()
+    present = broker.cluster.possible_leaders(context.link)
     for name in names:
         if not room:
             response.next_cursor = Cursor(topic_name=name, partition_index=first_partition)

@@ -18,7 +18,7 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import NO_BROKER, NO_TOPIC_ID, TopicId
-from martlet.broker.ground.request import RequestContext
+from martlet.broker.ground.request import Link, RequestContext
 from martlet.broker.routing.cluster_view import Present, leader_of
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.turns import in_turns
@@ -46,15 +46,15 @@ async def handle(broker: BrokerServices, request: MetadataRequest, context: Requ
     """Describe the brokers and the topics asked for."""
     asks_for_all = request.topics is None or (context.version == 0 and not request.topics)
     if asks_for_all:
-        present = broker.cluster.possible_leaders()
+        present = broker.cluster.possible_leaders(context.link)
         topics = [describe_topic(broker, topic, present) async for topic in in_turns(broker.image.topics())]
     else:
         may_create = broker.settings.auto_create_topics and request.allow_auto_topic_creation
         unique = {(asked.topic_id, asked.name): asked for asked in request.topics or ()}
         topics = [
-            _describe_by_id(broker, asked, context.version)
+            _describe_by_id(broker, asked, context)
             if asked.topic_id != NO_TOPIC_ID
-            else await _describe_by_name(broker, asked.name or "", may_create)
+            else await _describe_by_name(broker, asked.name or "", context.link, may_create=may_create)
             async for asked in in_turns(unique.values())
         ]
     response = MetadataResponse(
@@ -63,7 +63,7 @@ async def handle(broker: BrokerServices, request: MetadataRequest, context: Requ
             for node in broker.cluster.nodes(context.link, besides=broker.departures.recent(context.link.made_at_ms))
         ],
         cluster_id=broker.cluster_id,
-        controller_id=broker.cluster.controller(),
+        controller_id=broker.cluster.controller(context.link),
         topics=topics,
     )
     if request.include_cluster_authorized_operations:
@@ -95,16 +95,21 @@ def describe_partition(record: PartitionRecord, present: Present) -> MetadataRes
     )
 
 
-def _describe_by_id(broker: BrokerServices, asked: MetadataRequestTopic, version: int) -> MetadataResponseTopic:
+def _describe_by_id(
+    broker: BrokerServices, asked: MetadataRequestTopic, context: RequestContext
+) -> MetadataResponseTopic:
+    version = context.version
     topic = broker.image.topic_by_id(TopicId(asked.topic_id))
     if topic is not None and version >= _FIRST_VERSION_BY_ID:
-        return describe_topic(broker, topic, broker.cluster.possible_leaders())
+        return describe_topic(broker, topic, broker.cluster.possible_leaders(context.link))
     # Older versions carry an id but can neither ask by it nor leave the name out.
     name = None if version >= _FIRST_VERSION_BY_ID else asked.name or ""
     return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=asked.topic_id)
 
 
-async def _describe_by_name(broker: BrokerServices, name: str, may_create: bool) -> MetadataResponseTopic:
+async def _describe_by_name(
+    broker: BrokerServices, name: str, link: Link, *, may_create: bool
+) -> MetadataResponseTopic:
     try:
         topic = broker.image.topic(name)
         if topic is None:
@@ -114,7 +119,7 @@ async def _describe_by_name(broker: BrokerServices, name: str, may_create: bool)
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     except ApiError as error:
         return MetadataResponseTopic(error_code=error.code, name=name)
-    return describe_topic(broker, topic, broker.cluster.possible_leaders())
+    return describe_topic(broker, topic, broker.cluster.possible_leaders(link))
 
 
 async def _create(broker: BrokerServices, name: str) -> TopicRecord | None:

@@ -5,10 +5,13 @@ Invariants: B1–B3 of `martlet.cluster`'s decisions about brokers.
 Proved by: tests/unit/broker/test_topic_admin.py, tests/unit/broker/test_membership.py
 """
 
+from collections.abc import Callable
+
 from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import Member
 from martlet.base.randomness import IdSource
+from martlet.broker.ground.listeners import Listeners
 from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.cluster.broker_decisions import (
     Registration,
@@ -18,7 +21,7 @@ from martlet.cluster.broker_decisions import (
 )
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import CLUSTER_KEY, INCARNATION_COUNTER_KEY, broker_key
-from martlet.cluster.records import BrokerRecord, decode_broker
+from martlet.cluster.records import BrokerRecord, Endpoint, decode_broker
 
 
 async def register_broker(changes: MetadataChanges, registration: Registration, ids: IdSource, clock: Clock) -> Member:
@@ -56,6 +59,26 @@ async def elect_own_partitions(changes: MetadataChanges, me: Member) -> int:
             elected = sum(len(plan.puts) for plan in plans)
             break
     return elected
+
+
+def registered_endpoints(
+    listeners: Listeners, *, is_embedded: bool, host_name: Callable[[], str]
+) -> tuple[Endpoint, ...]:
+    """Where others find a broker with these listeners; their addresses are the ones that are bound."""
+    endpoints = []
+    for one in listeners.all:
+        host, port = one.advertised or one.address
+        host = _reachable_host(host, is_embedded=is_embedded, host_name=host_name)
+        endpoints.append(Endpoint(one.name, host, port, one.protocol.value))
+    return tuple(endpoints)
+
+
+def _reachable_host(host: str, *, is_embedded: bool, host_name: Callable[[], str]) -> str:
+    """The name of a broker that listens at `host`: a wildcard address is none."""
+    if host not in ("", "0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        return host
+    # Brokers that share a file are on one machine.
+    return "127.0.0.1" if is_embedded else host_name()
 
 
 def _own_record(image: MetadataImage, me: Member) -> BrokerRecord:

@@ -438,16 +438,6 @@ async def until_in_reach(what: str, attempt: Callable[[], Awaitable[_Done]]) -> 
             await asyncio.sleep(_RETRY_SECONDS)
 
 
-def endpoint_host(host: str, *, is_embedded: bool, host_name: Callable[[], str]) -> str:
-    """Under what name others find a broker that listens at `host`: a wildcard address is none."""
-    if host not in ("", "0.0.0.0", "::"):  # noqa: S104 - compared, not bound
-        return host
-    # Brokers that share a file are on one machine.
-    return "127.0.0.1" if is_embedded else host_name()
-
-
 def _where(record: BrokerRecord | None) -> str:
-    if record is None or not record.endpoints:
-        return ""
-    endpoint = record.endpoints[0]
-    return f" at {endpoint.host}:{endpoint.port}"
+    endpoint = record.broker_endpoint if record is not None else None
+    return f" at {endpoint.address}" if endpoint is not None else ""

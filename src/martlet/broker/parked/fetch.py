@@ -148,7 +148,11 @@ class WaitingFetch:
         watermark = partition.high_watermark
         if partition.leader is not None and self._request.rack_id:
             nearer = preferred_read_replica(
-                partition, self._broker.image, rack=self._request.rack_id, fetch_offset=asked.fetch_offset
+                partition,
+                self._broker.image,
+                rack=self._request.rack_id,
+                listener=self._link.listener.name,
+                fetch_offset=asked.fetch_offset,
             )
             if nearer is not None:
                 look.complete = True

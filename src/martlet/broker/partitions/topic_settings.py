@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from martlet.base.ids import BrokerId, TopicPartition
+from martlet.broker.ground.listeners import Listeners
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.records import TopicRecord
@@ -160,15 +161,13 @@ def read_log_options(config: EffectiveConfig) -> LogOptions:
     )
 
 
-def static_configs(settings: BrokerSettings, *, kafka_address: str, log_directory: str) -> dict[str, str]:
+def static_configs(settings: BrokerSettings, listeners: Listeners, *, log_directory: str) -> dict[str, str]:
     """The settings this broker was started with, by the names Kafka's tools ask for."""
-    advertised = settings.advertised or kafka_address
     return {
         "broker.id": str(settings.broker_id),
         "node.id": str(settings.broker_id),
         "broker.rack": settings.rack,
-        "listeners": f"PLAINTEXT://{kafka_address}",
-        "advertised.listeners": f"PLAINTEXT://{advertised}",
+        **_listener_configs(listeners),
         "log.dirs": log_directory,
         "auto.create.topics.enable": str(settings.auto_create_topics).lower(),
         "num.partitions": str(settings.default_partitions),
@@ -190,6 +189,14 @@ def static_configs(settings: BrokerSettings, *, kafka_address: str, log_director
         "log.flush.interval.messages": str(settings.flush_messages),
         "log.flush.offset.checkpoint.interval.ms": str(settings.checkpoint_interval_ms),
         "log.retention.check.interval.ms": str(settings.retention_check_interval_ms),
+    }
+
+
+def _listener_configs(listeners: Listeners) -> dict[str, str]:
+    return {
+        "listeners": ",".join(f"{one.name}://{one.address}" for one in listeners.all),
+        "advertised.listeners": ",".join(f"{one.name}://{one.advertised or one.address}" for one in listeners.all),
+        "listener.security.protocol.map": ",".join(f"{one.name}:{one.protocol.kafka_name}" for one in listeners.all),
     }
 
 

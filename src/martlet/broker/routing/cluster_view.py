@@ -4,8 +4,9 @@ Rules: only reads the metadata image. A broker that is not alive is never named 
 to only for a moment after it went (`departures.py`); this broker itself is always there, because the client has just
 reached it.
 
-How addresses are chosen: this broker's own is the advertised one, else the one the client connected to. That of
-another broker is what it registered under.
+How addresses are chosen: a client hears only of the listener it came through, by its name. This broker's own address
+is the advertised one, else the one the client connected to; that of another broker is what it registered. A broker
+without such a listener is neither named nor a leader to this client.
 
 Proved by: tests/unit/broker/test_cluster_view.py
 """
@@ -13,7 +14,7 @@ Proved by: tests/unit/broker/test_cluster_view.py
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from martlet.base.addresses import Address, parse_address
+from martlet.base.addresses import Address
 from martlet.base.ids import BrokerId
 from martlet.broker.ground.request import Link
 from martlet.cluster.image import MetadataImage
@@ -51,25 +52,28 @@ class ClusterView:
         me: BrokerId,
         *,
         may_act: Callable[[], bool],
-        advertised: str = "",
         rack: str | None = None,
     ) -> None:
         self.image = image
         self.me = me
         self._may_act = may_act
-        self._advertised = parse_address(advertised) if advertised else None
         self._rack = rack
 
     def present(self) -> Present:
         """All brokers that are alive, and this broker."""
         return present_brokers(self.image, self.me)
 
-    def possible_leaders(self) -> Present:
-        """All that are alive and can lead: this broker only while it is in touch, since others may have taken over."""
-        present = self.present()
-        if self._may_act():
-            return present
-        return {number: record for number, record in present.items() if number != self.me}
+    def possible_leaders(self, link: Link) -> Present:
+        """All that this client can reach and that can lead: this broker only while it is in touch.
+
+        When it is not, others may have taken over.
+        """
+        may_act = self._may_act()
+        return {
+            number: record
+            for number, record in self.present().items()
+            if (may_act if number == self.me else record.endpoint(link.listener.name) is not None)
+        }
 
     def nodes(self, link: Link, *, with_fenced: bool = False, besides: Collection[BrokerId] = ()) -> list[Node]:
         """The brokers to name, by id: the living, those in `besides`, and on request all that are registered."""
@@ -81,33 +85,28 @@ class ClusterView:
             and (address := self._address(record, link)) is not None
         ]
         if self.me not in present:
-            found.append(Node(self.me, self.own_address(link), self._rack))
+            found.append(Node(self.me, link.own_address, self._rack))
         return found
 
     def address_of(self, node: BrokerId, link: Link) -> Address | None:
         """Where a client on this connection finds a broker; None while that one is not alive."""
         if node == self.me:
-            return self.own_address(link)
+            return link.own_address
         record = self.present().get(node)
         return self._address(record, link) if record is not None else None
 
-    def own_address(self, link: Link) -> Address:
-        """Where a client on this connection should find this broker."""
-        return self._advertised or link.local
-
-    def controller(self) -> BrokerId:
+    def controller(self, link: Link) -> BrokerId:
         """The broker to send changes to: the holder of the role or, as every broker can make them, this one."""
         role = self.image.controller
-        if role is not None and role.holder.broker in self.present():
+        if role is not None and self.address_of(role.holder.broker, link) is not None:
             return role.holder.broker
         return self.me
 
     def _address(self, record: BrokerRecord, link: Link) -> Address | None:
         if record.id == self.me:
-            return self.own_address(link)
-        if not record.endpoints:
-            return None
-        return Address(record.endpoints[0].host, record.endpoints[0].port)
+            return link.own_address
+        endpoint = record.endpoint(link.listener.name)
+        return endpoint.address if endpoint is not None else None
 
 
 def leader_of(partition: PartitionRecord, present: Present) -> BrokerId | None:

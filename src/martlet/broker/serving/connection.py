@@ -54,7 +54,7 @@ _UNKNOWN_BYTES_MAX: Final = 65_536
 
 
 class ConnectionOwner(Protocol):
-    """The listener, as its connections use it."""
+    """The server, as its connections use it."""
 
     def opened(self, connection: "KafkaConnection", peer: Address) -> str | None:
         """Count a new connection; returns the reason when it must not be."""
@@ -64,7 +64,7 @@ class ConnectionOwner(Protocol):
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
-    """Owned by the listener; lives on its event loop from accept to close."""
+    """Owned by the server; lives on its event loop from accept to close."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._clock = clock
         self._owner = owner
         self._outbox = outbox
-        if listener.authenticates:
+        if listener.protocol.authenticates:
             self._session = Session(SessionState.UNAUTHENTICATED, self._authenticated)
             self._receiver = FrameReceiver(_UNKNOWN_BYTES_MAX, _UNKNOWN_BUFFER_BYTES)
         else:
@@ -321,7 +321,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._close()
 
     def check_deadlines(self, now_ms: int) -> None:
-        """Called regularly by the listener: end connections that idle, drip, do not read or do not authenticate."""
+        """Called regularly by the server: end connections that idle, drip, do not read or do not authenticate."""
         idle_ms = now_ms - self.last_activity_at_ms
         if self._closing:
             if now_ms - self._closing_since_ms > _CLOSING_MS_MAX:

@@ -7,19 +7,18 @@ connections and listens no more, until it may act again.
 
 Rules: a broker that knew nobody else stays open, because there is nowhere to go. A lease that is late for a moment
 sends nobody away: the broker must be found lost several times in a row. Followers are sent away with the clients: a
-leader that may not act tells them nothing, and they try again within a second. While the door is shut the port is
-refused, as on a machine where no broker runs; the socket that took the address at the start holds it meanwhile.
+leader that may not act tells them nothing, and they try again within a second. While the door is shut the ports are
+refused, as on a machine where no broker runs; the sockets that took the addresses at the start hold them meanwhile.
 
 Proved by: tests/unit/broker/test_door.py, tests/cluster/test_lost_cluster.py; measured by `./dev bench lost`
 """
 
 import asyncio
 import logging
-import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from martlet.broker.serving.listener import Listener
+from martlet.broker.serving.server import BoundListener, KafkaServer
 
 logger = logging.getLogger(__name__)
 
@@ -29,17 +28,17 @@ _LOOKS: Final = 3
 
 
 class Door:
-    """Between `start` and `aclose` it says when the listener listens."""
+    """Between `start` and `aclose` it says when the server listens."""
 
     def __init__(
         self,
-        listener: Listener,
-        bind: Callable[[], socket.socket],
+        server: KafkaServer,
+        bind: Callable[[], Iterable[BoundListener]],
         is_lost: Callable[[], bool],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        """`bind` gives another socket at the broker's address; `is_lost`: clients are better off elsewhere."""
-        self._listener = listener
+        """`bind` gives other sockets at the broker's addresses; `is_lost`: clients are better off elsewhere."""
+        self._server = server
         self._bind = bind
         self._is_lost = is_lost
         self._on_failure = on_failure
@@ -71,7 +70,7 @@ class Door:
 
     def _shut(self) -> None:
         self._is_open = False
-        count = self._listener.shut()
+        count = self._server.shut()
         logger.warning(
             "this broker has lost its cluster: %d connections are closed and no others taken, so that clients turn to "
             "other brokers",
@@ -90,7 +89,7 @@ class Door:
             logger.warning("this broker is back in its cluster: clients are welcome again")
 
     async def _open(self) -> None:
-        await self._listener.listen(self._bind())
+        await self._server.listen(self._bind())
         self._is_open = True
 
     def _ended(self, task: asyncio.Task[None]) -> None:

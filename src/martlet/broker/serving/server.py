@@ -1,4 +1,4 @@
-"""Accepts Kafka connections and bounds how many there are, in all and per address.
+"""Accepts connections on all listeners of a broker and bounds how many there are, in all and per address.
 
 A sweep closes connections that idle, drip bytes or never read. Running out of file descriptors is handled by the
 event loop itself: accepting pauses and goes on when there are some again.
@@ -9,12 +9,13 @@ import contextlib
 import itertools
 import socket
 from collections import Counter
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, NamedTuple
 
 from martlet.base.addresses import Address
 from martlet.base.clock import Clock
-from martlet.broker.ground.listeners import DEFAULT_LISTENER, ListenerOptions
+from martlet.broker.ground.listeners import ListenerOptions
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.serving.connection import KafkaConnection
 from martlet.broker.serving.dispatch import Dispatcher
@@ -45,8 +46,27 @@ def bind(address: Address) -> socket.socket:
     return listening
 
 
-class Listener:
-    """One listening address; owner of its connections."""
+class BoundListener(NamedTuple):
+    """A listener with a socket at its address."""
+
+    options: ListenerOptions
+    socket: socket.socket
+
+
+def bind_all(listeners: Iterable[ListenerOptions], bind: Callable[[Address], socket.socket]) -> list[BoundListener]:
+    """A socket for each listener, or none at all: raises the OSError of the first address that cannot be had."""
+    with contextlib.ExitStack() as undo:
+        bound = []
+        for options in listeners:
+            listening = bind(options.address)
+            undo.callback(listening.close)
+            bound.append(BoundListener(options, listening))
+        undo.pop_all()
+        return bound
+
+
+class KafkaServer:
+    """Owner of the connections of one broker; listens between `listen` and `shut`."""
 
     def __init__(
         self,
@@ -66,22 +86,26 @@ class Listener:
         self._outbox = Outbox(lambda end_turn: asyncio.get_running_loop().call_soon(end_turn))
         self._connections: dict[KafkaConnection, str] = {}
         self._per_host: Counter[str] = Counter()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._is_shut = True
         self._sweeper: asyncio.Task[None] | None = None
         self._none_left = asyncio.Event()
         self._none_left.set()
 
-    async def listen(self, listening: socket.socket) -> None:
-        """Accept connections on a socket from `bind`, which is the listener's from now on."""
+    async def listen(self, bound: Iterable[BoundListener]) -> None:
+        """Accept connections on sockets from `bind_all`, which are the server's from now on."""
         self._is_shut = False
+        sockets = list(bound)
+        loop = asyncio.get_running_loop()
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._make_connection, sock=listening, backlog=_BACKLOG
-            )
+            for options, listening in sockets:
+                make = partial(self._make_connection, options)
+                self._servers.append(await loop.create_server(make, sock=listening, backlog=_BACKLOG))
         except OSError:
             self._is_shut = True
-            listening.close()
+            self._close_servers()
+            for _, listening in sockets:
+                listening.close()
             raise
         if self._sweeper is None:
             self._sweeper = asyncio.create_task(self._sweep(), name="martlet-connection-sweep")
@@ -89,8 +113,7 @@ class Listener:
     def shut(self) -> int:
         """Listen no more until told to, and end the connections there are; answers that are ready still go out."""
         self._is_shut = True
-        if self._server is not None:
-            self._server.close()
+        self._close_servers()
         connections = tuple(self._connections)
         for connection in connections:
             connection.dismiss(DropReason.LOST_CLUSTER)
@@ -103,8 +126,7 @@ class Listener:
 
     async def aclose(self, timeout_ms: int) -> None:
         """Take no more connections, answer what was asked, close; cut off what is left after the time given."""
-        if self._server is not None:
-            self._server.close()
+        self._close_servers()
         if self._sweeper is not None:
             self._sweeper.cancel()
         for connection in tuple(self._connections):
@@ -151,8 +173,12 @@ class Listener:
         if not self._connections:
             self._none_left.set()
 
-    def _make_connection(self) -> KafkaConnection:
-        options = ListenerOptions(DEFAULT_LISTENER, Address("", 0))
+    def _close_servers(self) -> None:
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
+
+    def _make_connection(self, options: ListenerOptions) -> KafkaConnection:
         return KafkaConnection(self._settings, self._dispatcher, self._budget, self._clock, self, self._outbox, options)
 
     async def _sweep(self) -> None:
