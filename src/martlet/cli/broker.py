@@ -18,6 +18,7 @@ import click
 from martlet.cli.configuration import Configuration, load_configuration
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
+from martlet.cli.first_steps import print_first_steps
 from martlet.cli.options import settings_options
 from martlet.cli.output import print_facts, print_note
 
@@ -140,9 +141,5 @@ def _announce(configuration: Configuration, app: "BrokerApp", *, is_first_try: b
         }
     )
     if is_first_try:
-        bootstrap = "" if kafka == "127.0.0.1:9092" else f" --bootstrap {kafka}"
-        click.echo("In another terminal:")
-        click.echo(f'  martlet publish{bootstrap} hello "my first message"')
-        click.echo(f"  martlet consume{bootstrap} hello")
-        click.echo("Ctrl-C stops it.")
+        print_first_steps(kafka, ("publish", "hello", '"my first message"'), ("consume", "hello"))
     sys.stdout.flush()

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -10,6 +10,8 @@ from click.shell_completion import CompletionItem
 from martlet.base.addresses import Address, parse_bootstrap
 from martlet.base.clock import SystemClock
 from martlet.cli.start_position import Start, parse_start
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -76,7 +78,7 @@ def connects(function: Function) -> Function:
         "--bootstrap",
         type=BootstrapType(),
         envvar="MARTLET_BOOTSTRAP",
-        default="127.0.0.1:9092",
+        default=DEFAULT_BOOTSTRAP,
         show_default=True,
         show_envvar=True,
         help="A broker to start from; several separated by commas.",

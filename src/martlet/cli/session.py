@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from martlet.base.addresses import Address, parse_bootstrap
-from martlet.cli.options import Target
+from martlet.cli.options import DEFAULT_BOOTSTRAP, Target
 from martlet.client.options import ClientOptions
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _names_for_completion(
     from martlet.client.cluster import Cluster
 
     async def conversation() -> list[str]:
-        addresses = bootstrap or parse_bootstrap(os.environ.get("MARTLET_BOOTSTRAP") or "127.0.0.1:9092")
+        addresses = bootstrap or parse_bootstrap(os.environ.get("MARTLET_BOOTSTRAP") or DEFAULT_BOOTSTRAP)
         async with asyncio.timeout(_COMPLETION_TIMEOUT_MS / 1000), Cluster(addresses) as cluster:
             return await ask(cluster)
 

@@ -26,6 +26,7 @@ from martlet.base.addresses import Address, parse_address
 from martlet.cli.configuration import Configuration, SettingsError, load_configuration
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
+from martlet.cli.first_steps import print_first_steps
 from martlet.cli.output import format_count, is_terminal, print_facts, print_note, print_table
 from martlet.cli.supervised import Child, ChildNotStarted
 
@@ -329,11 +330,10 @@ class _Supervisor:
             ],
         )
         click.echo()
-        first = self._plans[0].kafka
-        option = "" if first == "127.0.0.1:9092" else f" --bootstrap {first}"
-        click.echo("In another terminal:")
-        click.echo(f"  martlet cluster status{option}")
-        click.echo(f'  martlet publish{option} hello "my first message"')
-        click.echo(f"  martlet consume{option} hello")
-        click.echo("Ctrl-C stops it.")
+        print_first_steps(
+            self._plans[0].kafka,
+            ("cluster status",),
+            ("publish", "hello", '"my first message"'),
+            ("consume", "hello"),
+        )
         sys.stdout.flush()
