@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_INSTALL: Final = "pip install 'martlet[spark]' brings what pipelines need"
+_INSTALL: Final = "pip install '.[spark]' in Martlet's source directory brings what pipelines need"
 
 state_option = click.option(
     "--state",

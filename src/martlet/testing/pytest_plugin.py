@@ -1,4 +1,4 @@
-"""Pytest fixtures that come with `pip install martlet`: a real broker for a test or for the whole session.
+"""Pytest fixtures that come with Martlet: a real broker for a test or for the whole session.
 
     def test_orders(martlet_broker):
         producer = Producer({"bootstrap.servers": martlet_broker.bootstrap_servers})

@@ -82,7 +82,9 @@ def _noted(directory: RunDirectory, status: RunStatus, tell: Callable[[RunStatus
 def _command(specification: str, directory: RunDirectory, master: str, settings: Mapping[str, str]) -> list[str]:
     tool = Path(sys.executable).parent / "spark-pipelines"
     if not tool.exists():
-        raise RunDirectoryError("spark-pipelines is not installed beside this Python; pip install 'martlet[spark]'")
+        raise RunDirectoryError(
+            "spark-pipelines is not installed beside this Python; pip install '.[spark]' in Martlet's source directory"
+        )
     if not master.startswith(("local", "sc://")):
         raise RunDirectoryError(
             f"a declarative project runs on local[N] or on a Spark Connect server, sc://HOST:15002, not on {master}"

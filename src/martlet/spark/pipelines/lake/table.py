@@ -73,7 +73,9 @@ def open_table(path: str, layout: str) -> LakeTable:
         try:
             from martlet.spark.pipelines.lake.delta_table import DeltaLakeTable
         except ModuleNotFoundError as error:
-            raise LakeError(f"the layout delta needs the package {error.name}: pip install 'martlet[delta]'") from error
+            raise LakeError(
+                f"the layout delta needs the package {error.name}: pip install '.[delta]' in Martlet's source directory"
+            ) from error
         return DeltaLakeTable(path)
     raise LakeError(f"there is no layout {layout!r}; there are {' and '.join(LAYOUTS)}")
 
