@@ -25,15 +25,15 @@ class Request:
         self.answers: list[object] = []
 
     def __call__(self, response: object) -> None:
-        assert not self.answers, "S1: answered twice"
+        assert not self.answers, "SHARD-1: answered twice"
         is_refusal = isinstance(response, ApiError)
         if not is_refusal and self.committed_needed is not None:
-            assert self.log.committed_offset >= self.committed_needed, "S1: answered before the commit"
+            assert self.log.committed_offset >= self.committed_needed, "SHARD-1: answered before the commit"
         self.answers.append(response)
 
 
 class ShardHistory(RuleBasedStateMachine):
-    """S1 to S5 of `coordinator/shard.py`."""
+    """SHARD-1 to SHARD-5 of `coordinator/shard.py`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class ShardHistory(RuleBasedStateMachine):
             self.shard.close()
         assert self.shard.state is ShardState.CLOSED
         unanswered = [request for request in self.requests if not request.answers]
-        assert not unanswered, "S1: somebody was forgotten"
+        assert not unanswered, "SHARD-1: somebody was forgotten"
         self.requests.clear()
         self.start()
 
@@ -132,7 +132,7 @@ class ShardHistory(RuleBasedStateMachine):
             record = ToyCodec().decode(*entry)
             assert isinstance(record, NumberSet)
             replayed.replay(record)
-        assert self.machine.numbers == replayed.numbers, "S2"
+        assert self.machine.numbers == replayed.numbers, "SHARD-2"
 
     @invariant()
     def nobody_waits_for_a_commit_that_has_happened(self) -> None:
@@ -144,7 +144,7 @@ class ShardHistory(RuleBasedStateMachine):
     def an_effect_has_started_only_for_what_is_committed(self) -> None:
         committed = self.stored + self.log.entries()[len(self.stored) :][: self.log.committed_offset]
         for effect, _ in self.host.effects:
-            assert (b"\x01" + (SENDING + effect.name).encode(), str(effect.number).encode()) in committed, "S4"
+            assert (b"\x01" + (SENDING + effect.name).encode(), str(effect.number).encode()) in committed, "SHARD-4"
 
     @invariant()
     def nothing_has_failed_inside(self) -> None:

@@ -2,16 +2,19 @@
 
 Nothing here knows what the right answer is; it holds what must be true whatever happens: a request is answered or
 refused with a protocol error, never anything else; an id is one kind of group; a request by itself changes nothing; the
-log gives the same groups and offsets again; and once nothing happens any more, nobody waits for ever.
+log gives the same groups and offsets again, from a snapshot too; and once nothing happens any more, no client waits.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from sim.randomness import SimRandomness
 
 from martlet.base.errors import ApiError
+from martlet.base.randomness import IdSource
 from martlet.coordinator.result import Result
 from martlet.groups.machine import GroupsMachine
 from martlet.wire.consumer_protocol import Subscription, write_assignment, write_subscription
@@ -50,6 +53,9 @@ class AnyClients(RuleBasedStateMachine):
         self.epochs: dict[tuple[str, str], int] = {}
         self.owned: dict[tuple[str, str], list[TopicPartitions]] = {}
         self.waiting: list[Pending] = []
+        self.snapshot: Iterator[Sequence[object]] | None = None
+        """The steps of the snapshot being written that are still to come."""
+        self.snapshot_at = 0
 
     def ask(self, operation: Any) -> Any:
         """The response, or None when it was refused; what is parked is kept."""
@@ -210,9 +216,33 @@ class AnyClients(RuleBasedStateMachine):
         self.waiting.clear()  # their connections are gone
         for client in self.classic.values():
             client.pending = None
+        self.snapshot = None
         self.bench.context.reload()
         after = durable_state_of(self.bench.machine)
         assert after == before
+
+    @rule(steps=st.integers(1, 4))
+    def write_some_of_a_snapshot(self, steps: int) -> None:
+        """When it is complete, the log from its beginning on gives what the whole log gives."""
+        context = self.bench.context
+        if self.snapshot is None:
+            self.snapshot, self.snapshot_at = context.machine.live_records(), len(context.log)
+        for _ in range(steps):
+            records = next(self.snapshot, None)
+            if records is None:
+                whole, part = self.loaded(context.log), self.loaded(context.log[self.snapshot_at :])
+                assert part == whole
+                context.log, self.snapshot = context.log[self.snapshot_at :], None
+                return
+            entries = [context.codec.encode(record) for record in records]
+            context.log += [entry for entry in entries if entry is not None]
+
+    def loaded(self, log: list[tuple[bytes, bytes | None]]) -> object:
+        """Everything a machine knows that has replayed this log."""
+        machine = GroupsMachine(self.bench.options, self.bench.topics, IdSource(SimRandomness(1)))
+        for entry in log:
+            machine.replay(self.bench.context.codec.decode(*entry))
+        return whole_state_of(machine)
 
     @invariant()
     def a_group_is_of_one_kind(self) -> None:
@@ -240,6 +270,20 @@ def state_of(machine: GroupsMachine) -> object:
         for name, group in machine.consumer.groups.items()
     }
     return classic, consumer, sorted(machine.committed_offsets())
+
+
+def whole_state_of(machine: GroupsMachine) -> object:
+    """The state without the order in which the log brought it about."""
+    consumer = {
+        name: (
+            (group.epoch, group.target_epoch, group.metadata_hash, group.classic_count),
+            (dict(group.members), dict(group.targets), dict(group.instances), dict(group.owners)),
+            (dict(group.topic_sources), dict(group.regexes), dict(group.regex_users), dict(group.assignor_votes)),
+        )
+        for name, group in machine.consumer.groups.items()
+    }
+    offsets = [record for step in machine.offsets.live_records() for record in step]
+    return dict(machine.classic.groups), consumer, sorted(offsets, key=repr), machine.offsets.count
 
 
 def durable_state_of(machine: GroupsMachine) -> object:

@@ -76,6 +76,7 @@ from martlet.cluster.broker_decisions import Registration
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.store import MetaStore
 from martlet.cluster.topic_decisions import TopicDefaults
+from martlet.coordinator.snapshots import SnapshotRule
 from martlet.log.batch_order import EPOCH_MAX
 from martlet.log.log_directory import LogDirectory
 from martlet.log.options import LogOptions
@@ -399,6 +400,7 @@ class BrokerApp:
             ImageTopics(feed.image),
             IdSource(self._ports.randomness),
             self._metrics,
+            SnapshotRule(settings.coordinator_snapshot_min_bytes),
         )
         topic = offsets_topic(settings, feed.image, admin)
         groups = CoordinatorHost(kind, topic, partitions, self._clock, self._metrics, self.fail)

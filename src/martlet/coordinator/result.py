@@ -14,7 +14,7 @@ partition. They are data that the machine and its `EffectExecutor` agree on. The
 what its state says is unfinished. So an effect must be idempotent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -90,6 +90,19 @@ class Machine(Protocol[R]):
 
     def on_timer(self, key: TimerKey, now_ms: int) -> Result[R]:
         """A timer has run out. It may come late, or for something long gone."""
+        ...
+
+
+class RestatableMachine(Protocol[R_co]):
+    """A machine of which snapshots can be written; see `snapshots.py`."""
+
+    def live_records(self) -> Iterator[Sequence[R_co]]:
+        """The durable state as records, a few hundred at each step; the machine changes between the steps.
+
+        A step gives the state as it is when the step is taken. Replaying all steps gives the whole state, whichever of
+        the machine's records were replayed before and between them. A state that is only right as a whole, such as a
+        number that later records are added to, belongs into one step.
+        """
         ...
 
 

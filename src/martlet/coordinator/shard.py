@@ -10,13 +10,12 @@ queue. A machine's bug costs its caller an error and one log line; this is one o
 everything.
 
 Invariants:
-S1 every caller is answered exactly once, and only when the state its answer speaks of is committed;
-S2 the machine's durable state is that of its log, replayed, at any time outside of `_apply`;
-S3 after `close` no caller waits, nothing is appended, no timer fires, no effect starts and no outcome is heard of;
-S4 an effect starts after the records of its result are committed, once, in the order of the results;
-S5 outcomes reach the machine in the order in which they came, each until its result is stored; one that meets a bug of
-   the machine goes to the end;
-S6 while the shard is held, no operation and no timer runs; they run in their order afterwards.
+SHARD-1 Every caller is answered exactly once, and only when the state its answer speaks of is committed.
+SHARD-2 The machine's durable state is that of its log, replayed, at any time outside of `_apply`.
+SHARD-3 After `close` no caller waits, nothing is appended, no timer fires, no effect starts, no outcome is heard of.
+SHARD-4 An effect starts after the records of its result are committed, once, in the order of the results.
+SHARD-5 Outcomes reach the machine in the order in which they came, each until its result is stored; one that meets a
+bug of the machine goes to the end.
 
 Proved by: tests/unit/coordinator/test_shard.py, tests/unit/coordinator/test_effects.py,
 tests/properties/test_coordinator_runtime.py
@@ -88,7 +87,6 @@ class Shard(Generic[R]):
         self._queue: deque[tuple[int, Done, object]] = deque()
         """The response queue: the end of the log that has to be committed, then what to call with what."""
         self._outcomes: deque[tuple[object, object]] = deque()
-        self._held: deque[tuple[Callable[[int], Result[R]], Done]] | None = None
         self._end_offset = 0
         self._committed_offset = 0
         self._busy = False
@@ -127,9 +125,6 @@ class Shard(Generic[R]):
         if self.state is not ShardState.ACTIVE:
             done(self._refusal())
             return
-        if self._held is not None:
-            self._held.append((operation, done))
-            return
         try:
             self._apply(operation(self._clock.now_ms()), done)
         except ApiError as error:
@@ -150,7 +145,7 @@ class Shard(Generic[R]):
         """Fire up to `limit` timers that have run out; whether more of them wait."""
         now_ms = self._clock.monotonic_ms()
         for _ in range(limit):
-            if self.state is not ShardState.ACTIVE or self._held is not None:
+            if self.state is not ShardState.ACTIVE:
                 return False
             key = self._timers.pop_due(now_ms)
             if key is None:
@@ -160,27 +155,22 @@ class Shard(Generic[R]):
         self._after_change()
         return True
 
-    # --- holding, for a snapshot
+    # --- snapshots
 
-    def hold(self) -> None:
-        """Let operations and timers wait until `release`, so that the machine does not change."""
-        invariant(self.state is ShardState.ACTIVE and self._held is None, "only a shard that serves is held, and once")
-        self._held = deque()
+    def restate(self, records: Iterable[R]) -> int:
+        """Append records that say what the machine holds already, replaying none; the offset after them.
 
-    def append_held(self, records: Iterable[R]) -> int:
-        """Append records that restate what the machine holds, without replaying them; the offset after them."""
-        invariant(self._held is not None, "only a shard that is held is written to from outside")
+        Raises ApiError when they cannot be stored, or the shard does not serve.
+        """
+        if self.state is ShardState.ACTIVE and self._log.closed:
+            self.close()
+        if self.state is not ShardState.ACTIVE:
+            raise self._refusal()
         entries = [entry for entry in map(self._codec.encode, records) if entry is not None]
         if entries:
             self._append(entries)
+            self._deliver()
         return self._end_offset
-
-    def release(self) -> None:
-        """Run what has waited, in its order; nothing after a `close`."""
-        held, self._held = self._held or (), None
-        for operation, done in held:
-            self.submit(operation, done)
-        self._after_change()
 
     # --- ending
 
@@ -200,8 +190,7 @@ class Shard(Generic[R]):
         reason = self._refusal()
         callers = [done for _, done, _ in self._queue if done != self._start_effect]
         callers += self._waiting.values()
-        callers += [done for _, done in self._held or ()]
-        self._queue, self._waiting, self._held = deque(), {}, None
+        self._queue, self._waiting = deque(), {}
         self._timers, self._outcomes = TimerQueue(), deque()
         for done in callers:
             done(reason)

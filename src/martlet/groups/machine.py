@@ -9,7 +9,7 @@ creates that of the other.
 GRP-2 Handlers change nothing; `replay` alone does.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar, get_args
 
@@ -246,6 +246,12 @@ class GroupsMachine:
         if key[0] in _CLASSIC_TIMERS or (key[0] == "session" and key[1] not in self.consumer.groups):
             return self.classic.on_timer(key, now_ms)
         return self.consumer.on_timer(key, now_ms)
+
+    def live_records(self) -> Iterator[Sequence[object]]:
+        """Everything that the log says of groups and offsets, for a snapshot."""
+        yield from self.classic.live_records()
+        yield from self.consumer.live_records()
+        yield from self.offsets.live_records()
 
     def replay(self, record: object) -> None:
         kind = type(record)

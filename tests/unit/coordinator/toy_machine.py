@@ -100,8 +100,10 @@ class ToyMachine:
             raise ZeroDivisionError("bug")
         return Result(records=[NumberSet(SENDING + effect.name, None), NumberSet(SENT + effect.name, outcome)])
 
-    def snapshot(self) -> Iterator[ToyRecord]:
-        return (NumberSet(name, number) for name, number in self.numbers.items())
+    def live_records(self) -> Iterator[list[NumberSet]]:
+        for name in tuple(self.numbers):
+            if name in self.numbers:
+                yield [NumberSet(name, self.numbers[name])]
 
     def on_loaded(self, now_ms: int) -> Result[ToyRecord]:
         plain = [name for name in self.numbers if not name.startswith((SENDING, SENT))]

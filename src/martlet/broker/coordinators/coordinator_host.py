@@ -13,7 +13,7 @@ tests/broker/test_group_apis.py
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -25,10 +25,12 @@ from martlet.broker.coordinators.hosted_shard import HostedMachine, HostedShard
 from martlet.broker.coordinators.internal_topic import BATCH_BYTES_MAX, InternalTopic
 from martlet.broker.coordinators.shard_loading import load_shard
 from martlet.broker.coordinators.shard_log import PartitionShardLog
+from martlet.broker.coordinators.shard_snapshots import take_snapshot
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.cluster.image import ImageDelta
 from martlet.coordinator.ports import EffectExecutor
 from martlet.coordinator.result import RecordCodec, Result
+from martlet.coordinator.snapshots import DEFAULT_SNAPSHOTS, SnapshotRule
 from martlet.observe.metrics import NO_API, BrokerMetrics
 
 logger = logging.getLogger(__name__)
@@ -59,6 +61,7 @@ class MachineKind(Generic[M]):
     on_stored: Callable[[Sequence[Any]], None] = lambda records: None
     """Sees the records of every result that were appended, and the volatile ones among them; for counting."""
     effects: EffectExecutor | None = None
+    snapshots: SnapshotRule = DEFAULT_SNAPSHOTS
 
 
 class CoordinatorHost(Generic[M]):
@@ -80,7 +83,8 @@ class CoordinatorHost(Generic[M]):
         self._metrics = metrics
         self._fail = fail
         self._shards: dict[int, HostedShard[M]] = {}
-        self._loading: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._snapshot: asyncio.Task[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at_ms = 0
         self._next_check: asyncio.TimerHandle | None = None
@@ -170,9 +174,9 @@ class CoordinatorHost(Generic[M]):
         """Drop every shard; what is in the logs is all there is to keep."""
         self._closed = True
         await self._topic.aclose()
-        for task in self._loading:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._loading, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for index in tuple(self._shards):
             self._drop(index)
         for timer in (self._alarm, self._next_check):
@@ -210,33 +214,32 @@ class CoordinatorHost(Generic[M]):
             self._open(index)
 
     def _open(self, index: int) -> None:
-        log = PartitionShardLog(self._table, self._topic.name, index, batch_bytes_max=BATCH_BYTES_MAX)
-        codec = self._kind.make_codec()
-        hosted = HostedShard(self._kind.make_machine(), log, codec, self._clock, self)
+        kind, name = self._kind, self._topic.name
+        log = PartitionShardLog(self._table, name, index, batch_bytes_max=BATCH_BYTES_MAX, snapshots=kind.snapshots)
+        hosted = HostedShard(kind.make_machine(), log, kind.make_codec(), self._clock, self)
         self._shards[index] = hosted
         if self._stopping is not None:
             hosted.shard.stop_parking(self._stopping)
-        if self._table.log_failed(self._topic.name, index) or log.closed:
+        if self._table.log_failed(name, index) or log.closed:
             reason = f"the log of {log.name} cannot be used"
             hosted.shard.close(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason))
         elif log.partition is None:
             hosted.shard.activate()
         else:
-            task = asyncio.create_task(self._load(hosted, codec), name=f"martlet-load-{log.name}")
-            self._loading.add(task)
-            task.add_done_callback(self._loaded)
+            self._run(self._load(hosted), f"martlet-load-{log.name}")
 
     def _drop(self, index: int) -> None:
         self._shards.pop(index).close()
 
-    # --- shards that have ended and should not have
+    # --- once a second
 
     def _check_later(self) -> None:
         self._next_check = asyncio.get_running_loop().call_later(_CHECK_INTERVAL_MS / 1000, self._check)
 
     def _check(self) -> None:
-        """Open again what should serve and does not; log when one that had ended serves."""
+        """Open again what should serve and does not, log when one that had ended serves; write snapshots."""
         self._check_later()
+        self._take_snapshots()
         now_ms = self._clock.monotonic_ms()
         unserved = self.unserved()
         for index in unserved:
@@ -251,6 +254,13 @@ class CoordinatorHost(Generic[M]):
                 if hosted is not None:
                     logger.warning("the %s of %s are served again", self._kind.served, hosted.shard.name)
 
+    def _take_snapshots(self) -> None:
+        """Begin with one that is due, if none is being written."""
+        if self._snapshot is None or self._snapshot.done():
+            due = next((one for one in self._shards.values() if one.is_active and one.log.growth.is_due), None)
+            if due is not None:
+                self._snapshot = self._run(take_snapshot(due), f"martlet-snapshot-{due.log.name}")
+
     def _open_again(self, index: int) -> None:
         hosted = self._shards.get(index)
         reason = "there is no shard" if hosted is None else hosted.shard.closed_with or "its leadership is over"
@@ -262,9 +272,9 @@ class CoordinatorHost(Generic[M]):
 
     # --- loading
 
-    async def _load(self, hosted: HostedShard[M], codec: RecordCodec[Any]) -> None:
+    async def _load(self, hosted: HostedShard[M]) -> None:
         started_at_ms = self._clock.monotonic_ms()
-        count = await load_shard(hosted.shard, hosted.log, codec, self._load_turn)
+        count = await load_shard(hosted.shard, hosted.log, hosted.codec, self._load_turn)
         elapsed_ms = self._clock.monotonic_ms() - started_at_ms
         if hosted.is_active:
             self._metrics.coordinator_load_seconds.observe(elapsed_ms / 1000)
@@ -273,8 +283,14 @@ class CoordinatorHost(Generic[M]):
             missing = {name for name in hosted.machine.topic_names() if not self._topic.has_topic(name)}
             hosted.topics_changed((), missing)  # deleted while the shard was led by no broker; and what came meanwhile
 
-    def _loaded(self, task: "asyncio.Task[None]") -> None:
-        self._loading.discard(task)
+    def _run(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
 

@@ -19,6 +19,7 @@ from martlet.cluster.image import MetadataImage
 from martlet.cluster.records import TopicRecord
 from martlet.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from martlet.coordinator.result import RecordCodec
+from martlet.coordinator.snapshots import DEFAULT_SNAPSHOTS, SnapshotRule
 from martlet.groups.ports import ConsumerTimes, GroupsOptions, TopicView
 from martlet.observe.metrics import BrokerMetrics
 
@@ -32,7 +33,11 @@ _ASSIGNMENT_INTERVAL: Final = "group.consumer.assignment.interval.ms"
 
 
 def group_kind(
-    options: GroupsOptions, view: "ImageTopics", ids: IdSource, metrics: BrokerMetrics
+    options: GroupsOptions,
+    view: "ImageTopics",
+    ids: IdSource,
+    metrics: BrokerMetrics,
+    snapshots: SnapshotRule = DEFAULT_SNAPSHOTS,
 ) -> "MachineKind[GroupsMachine]":
     """What a coordinator host must know of groups."""
 
@@ -46,7 +51,7 @@ def group_kind(
 
         return GroupRecordCodec()
 
-    return MachineKind("groups", make_machine, make_codec, partial(_count, metrics))
+    return MachineKind("groups", make_machine, make_codec, partial(_count, metrics), snapshots=snapshots)
 
 
 def offsets_topic(settings: BrokerSettings, image: MetadataImage, admin: TopicAdmin) -> InternalTopic:

@@ -13,14 +13,14 @@ from martlet.base.clock import Clock
 from martlet.base.errors import ApiError
 from martlet.broker.coordinators.shard_log import PartitionShardLog
 from martlet.coordinator.ports import ShardHost
-from martlet.coordinator.result import Machine, RecordCodec, Result
+from martlet.coordinator.result import Machine, RecordCodec, RestatableMachine, Result
 from martlet.coordinator.shard import RETRY_MS, Shard, ShardState
 
 R = TypeVar("R")
 S = TypeVar("S")
 
 
-class HostedMachine(Machine[R], Protocol[R]):
+class HostedMachine(Machine[R], RestatableMachine[R], Protocol[R]):
     """A machine as a coordinator host needs it."""
 
     def topics_changed(self, changed: Collection[str], deleted: Collection[str], now_ms: int) -> Result[R]:
@@ -43,6 +43,7 @@ class HostedShard(Generic[M]):
     ) -> None:
         self.machine = machine
         self.log = log
+        self.codec = codec
         self.shard: Shard[Any] = Shard(log.name, machine, codec, log, clock, host)
         self._changed: set[str] = set()
         self._deleted: set[str] = set()

@@ -44,7 +44,8 @@ async def load_shard(
         if partition is not None:
             async with turn:
                 count = await _replay_all(shard, log, partition, codec)
-            await _committed(log, partition)
+            # No client may learn of what is not committed, and that includes what was there before.
+            await wait_committed(log, partition, partition.log.end_offset)
     except (ApiError, StorageFailure) as error:
         if not log.closed:
             logger.critical("%s cannot be loaded, its groups are not served: %s", shard.name, error)
@@ -64,6 +65,7 @@ async def _replay_all(shard: Shard[R], log: PartitionShardLog, partition: Partit
     while offset < end_offset:
         piece = content.locate(offset, max_bytes=_CHUNK_BYTES, end_offset=end_offset, at_least_one=True)
         loop = asyncio.get_running_loop()
+        log.growth.added(piece.size)
         records, next_offset = await loop.run_in_executor(None, _read, shard.name, piece, codec, offset)
         for start in range(0, len(records), _RECORDS_PER_TURN):
             if shard.state is not ShardState.LOADING or log.closed:
@@ -83,11 +85,10 @@ def _read(name: str, piece: LogSlice, codec: RecordCodec[R], offset: int) -> tup
     return decode_batches(name, piece.read(), codec, offset)
 
 
-async def _committed(log: PartitionShardLog, partition: Partition) -> None:
-    """Nobody may be told of what is not committed, and that includes what was there before."""
+async def wait_committed(log: PartitionShardLog, partition: Partition, end_offset: int) -> None:
+    """Return when everything before `end_offset` is committed, or the log is closed; raises ApiError."""
     if log.closed:
         return
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    end_offset = partition.log.end_offset
     if partition.when_committed(end_offset, lambda: None if future.done() else future.set_result(None)):
         await future

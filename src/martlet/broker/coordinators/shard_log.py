@@ -20,6 +20,7 @@ from martlet.base.invariant import invariant
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.coordinator.ports import LogEntry
+from martlet.coordinator.snapshots import DEFAULT_SNAPSHOTS, LogGrowth, SnapshotRule
 from martlet.wire.batch import build_batch, read_batch_header
 
 _NO_HEADERS: Final = ()
@@ -28,7 +29,15 @@ _NO_HEADERS: Final = ()
 class PartitionShardLog:
     """Implements `coordinator.ports.ShardLog` on the partition table."""
 
-    def __init__(self, table: PartitionTable, topic: str, index: int, *, batch_bytes_max: int) -> None:
+    def __init__(
+        self,
+        table: PartitionTable,
+        topic: str,
+        index: int,
+        *,
+        batch_bytes_max: int,
+        snapshots: SnapshotRule = DEFAULT_SNAPSHOTS,
+    ) -> None:
         self._table = table
         self._topic = topic
         self._index = index
@@ -36,6 +45,7 @@ class PartitionShardLog:
         self.name = f"{topic}-{index}"
         self.partition: Partition | None = table.hosted(topic, index)
         """None until its log is opened."""
+        self.growth = LogGrowth(snapshots)
         self._leader_epoch = NO_LEADER_EPOCH if self.partition is None else self.partition.leader_epoch
 
     @property
@@ -66,7 +76,9 @@ class PartitionShardLog:
         # What was decided is told to nobody before it is committed, so it is not even written when it cannot be.
         partition.check_enough_in_sync()
         view = memoryview(batch)
-        return partition.append(view, read_batch_header(view), now_ms=now_ms).last_offset + 1
+        appended = partition.append(view, read_batch_header(view), now_ms=now_ms)
+        self.growth.added(len(batch))
+        return appended.last_offset + 1
 
     def when_committed(self, next_offset: int, callback: Callable[[], None]) -> bool:
         invariant(self.partition is not None, "what was appended has a log")

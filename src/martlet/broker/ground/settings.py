@@ -139,6 +139,9 @@ class BrokerSettings:
     offsets_topic_partitions: int = setting(
         50, "partitions of __consumer_offsets, fixed when it is first needed", at_least=1
     )
+    coordinator_snapshot_min_bytes: int = setting(
+        4 << 20, "the history of a partition of __consumer_offsets is dropped once it is longer and a snapshot pays"
+    )
     metrics_topics_max: int = setting(200, "topics with metrics of their own; the rest are counted together")
     metrics_groups_max: int = setting(200, "groups with metrics of their own; the rest are counted together")
     group_lag_interval_ms: int = setting(5_000, "time between checks of how far groups are behind", at_least=1)

@@ -82,8 +82,8 @@ class ClassicGroup:
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader: str | None = None
-    is_stored: bool = False
-    """The log knows it; a group that it does not know vanishes with the last one who wanted to join."""
+    last_stored: ClassicGroupStored | None = None
+    """What the log says about it; a group that is not in the log vanishes with the last one who wanted to join."""
     is_unsettled: bool = False
     """Its record has members but no leader: it was made for members that have not met in a generation yet."""
     members: MutableMapping[str, Member] = field(default_factory=dict)
@@ -111,6 +111,10 @@ class ClassicGroup:
         return self.state is ClassicState.EMPTY
 
     @property
+    def is_stored(self) -> bool:
+        return self.last_stored is not None
+
+    @property
     def has_all_joined(self) -> bool:
         return len(self.joining) == len(self.members) and not self.pending
 
@@ -134,7 +138,7 @@ class ClassicGroup:
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
             leader=self.leader,
-            is_stored=self.is_stored,
+            last_stored=self.last_stored,
             is_unsettled=self.is_unsettled,
             members=Overlay(self.members),
             instances=Overlay(self.instances),
@@ -219,7 +223,7 @@ class ClassicGroup:
         still owe a Sync go on owing it.
         """
         self.state = ClassicState.STABLE if record.members else ClassicState.EMPTY
-        self.is_stored = True
+        self.last_stored = record
         self.is_unsettled = bool(record.members) and record.leader is None
         self.changed_at_ms = record.changed_at_ms
         self.generation = record.generation

@@ -11,7 +11,7 @@ to come to a group that is too large does not hold up the others.
 Proved by: tests/scenarios/classic, tests/unit/groups/classic, tests/properties/test_classic_group.py
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from martlet.base.errors import ApiError, ErrorCode
@@ -162,6 +162,13 @@ class ClassicProtocol:
         elif kind == "sync" and group.unsynced:
             expire_sync_phase(draft)
         return draft.result()
+
+    def live_records(self) -> Iterator[list[ClassicGroupStored]]:
+        """What the log says about all groups, one at each step; groups may come and go between the steps."""
+        for group_id in tuple(self.groups):
+            group = self.groups.get(group_id)
+            if group is not None and group.last_stored is not None:
+                yield [group.last_stored]
 
     def replay(self, record: ClassicEvent | ClassicGroupStored | ClassicGroupRemoved) -> None:
         if isinstance(record, ClassicGroupRemoved):

@@ -15,7 +15,7 @@ GRP-8 `topic_sources` has exactly the topics that some member subscribes to.
 Proved by: tests/unit/groups/consumer/test_group.py, tests/properties/test_consumer_group.py
 """
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, get_args
@@ -99,6 +99,10 @@ GroupRecord = (
 ConsumerRecord = GroupRecord | ConsumerGroupRemoved
 CONSUMER_RECORDS: Final = get_args(ConsumerRecord)
 """Every record, durable or not, that the consumer protocol replays."""
+
+
+_MEMBERS_PER_STEP: Final = 50
+"""Of one step of a snapshot."""
 
 
 class Member(NamedTuple):
@@ -230,6 +234,24 @@ class ConsumerGroup:
             return frozenset(stored.topic_names)
         resolved = self.regexes.get(stored.topic_regex)
         return frozenset(stored.topic_names + (resolved.topics if resolved else ()))
+
+    def live_records(self) -> Iterator[list[GroupRecord]]:
+        """What the log says about the group, some at each step; members may come and go between the steps."""
+        yield [
+            ConsumerGroupStored(self.group_id, self.epoch, self.metadata_hash),
+            *self.regexes.values(),
+            *([TargetEpochStored(self.group_id, self.target_epoch)] if self.target_epoch else ()),
+        ]
+        member_ids = tuple(dict.fromkeys((*self.members, *self.targets)))
+        for start in range(0, len(member_ids), _MEMBERS_PER_STEP):
+            step: list[GroupRecord] = []
+            for member_id in member_ids[start : start + _MEMBERS_PER_STEP]:
+                member = self.members.get(member_id)
+                if member is not None:
+                    step += (member.stored, member.current)
+                if member_id in self.targets:
+                    step.append(TargetAssigned(self.group_id, member_id, self.targets[member_id]))
+            yield step
 
     def replay(self, record: GroupRecord) -> None:
         """Change the state by one record."""

@@ -12,7 +12,7 @@ GRP-9 Epochs never go back.
 Proved by: tests/unit/groups/consumer, tests/scenarios/consumer, tests/properties/test_consumer_group.py
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.randomness import IdSource
@@ -26,6 +26,7 @@ from martlet.groups.consumer.consumer_group import (
     ConsumerGroup,
     ConsumerRecord,
     ExpressionsDue,
+    GroupRecord,
     Member,
     TopicIndex,
 )
@@ -232,7 +233,16 @@ class ConsumerProtocol:
             raise_epoch_if_topics_changed(draft)
         return draft.result()
 
-    # The only writer
+    # The log
+
+    def live_records(self) -> Iterator[list[GroupRecord]]:
+        """What the log says about all groups, some at each step; groups may come and go between the steps."""
+        for group_id in tuple(self.groups):
+            group = self.groups.get(group_id)
+            for step in group.live_records() if group is not None else ():
+                if self.groups.get(group_id) is not group:
+                    break  # it is gone, and one that has taken its name since is in the log behind it
+                yield step
 
     def replay(self, record: ConsumerRecord) -> None:
         """Change the state by one record."""

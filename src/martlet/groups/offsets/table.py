@@ -11,10 +11,10 @@ GRP-20 `count` is the number of offsets held.
 Proved by: tests/unit/groups/offsets/test_offset_table.py, tests/properties/test_group_offsets.py
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from sys import intern
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from martlet.groups.records import OffsetCommitted, OffsetRemoved
 
@@ -38,6 +38,8 @@ OffsetRecord: TypeAlias = OffsetCommitted | OffsetRemoved | TopicsForgotten | To
 
 _NOTHING: Mapping[str, Mapping[int, "CommittedOffset"]] = {}
 _NO_PARTITIONS: Mapping[int, "CommittedOffset"] = {}
+_RECORDS_PER_STEP: Final = 200
+"""Of one step of a snapshot."""
 
 
 class CommittedOffset:
@@ -51,6 +53,19 @@ class CommittedOffset:
         self.metadata = record.metadata or ""
         self.committed_at_ms = record.committed_at_ms
         self.expires_at_ms = record.expires_at_ms
+
+    def record(self, group_id: str, topic: str, partition: int) -> OffsetCommitted:
+        """The record that commits it."""
+        return OffsetCommitted(
+            group_id,
+            topic,
+            partition,
+            self.offset,
+            self.leader_epoch,
+            self.metadata,
+            self.committed_at_ms,
+            self.expires_at_ms,
+        )
 
     def __repr__(self) -> str:
         return f"{self.offset}@{self.leader_epoch} {self.metadata!r} at {self.committed_at_ms}/{self.expires_at_ms}"
@@ -91,6 +106,16 @@ class OffsetTable:
             for topic, partitions in topics.items():
                 for partition, committed in partitions.items():
                     yield group_id, topic, partition, committed.offset
+
+    def live_records(self) -> Iterator[Sequence[OffsetCommitted]]:
+        """Everything committed, some at each step; offsets may come and go between the steps."""
+        for group_id in tuple(self._groups):
+            for topic in tuple(self.of_group(group_id)):
+                indexes = tuple(self.of_topic(group_id, topic))
+                for start in range(0, len(indexes), _RECORDS_PER_STEP):
+                    partitions = self.of_topic(group_id, topic)
+                    asked = indexes[start : start + _RECORDS_PER_STEP]
+                    yield [partitions[index].record(group_id, topic, index) for index in asked if index in partitions]
 
     def replay(self, record: OffsetRecord) -> None:
         """Take over a commit, forget an offset that may be gone already, or note what is still to be forgotten."""
