@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.cluster.keys import PARTITION_PREFIX, live_key, partition_key
-from martlet.cluster.records import encode_partition
+from martlet.cluster.records import encode_record
 from martlet.cluster.replica_decisions import elect_leader
 from sim.link import LinkQuality
 from sim.remote_store import STORE_NAME, CommitFault
@@ -349,7 +349,7 @@ class Faults:
         after = elect_leader(record, alive, self.run.ghost.min_in_sync, preferred=leader).partition
         if server.is_up and after.leader == leader != record.leader:
             key = partition_key(record.topic_id, record.partition)
-            server.state.apply({key: record.mod_revision}, {key: encode_partition(after)}, (), (), None)
+            server.state.apply({key: record.mod_revision}, {key: encode_record(after)}, (), (), None)
 
 
 def _restore(quality: LinkQuality, usual: LinkQuality) -> None:

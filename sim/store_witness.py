@@ -12,14 +12,7 @@ from typing import cast
 
 from martlet.base.ids import BrokerId, Incarnation, Member, TopicId, TopicPartition
 from martlet.cluster.keys import BROKER_PREFIX, PARTITION_PREFIX, TOPIC_PREFIX, live_key
-from martlet.cluster.records import (
-    BrokerRecord,
-    PartitionRecord,
-    TopicRecord,
-    decode_broker,
-    decode_partition,
-    decode_topic,
-)
+from martlet.cluster.records import BrokerRecord, PartitionRecord, TopicRecord, decode_record
 from martlet.cluster.store import Entry
 from sim.store import SimStoreState
 
@@ -108,11 +101,11 @@ class StoreWitness:
     def _stored(self, entry: Entry) -> None:
         key = entry.key
         if key.startswith(PARTITION_PREFIX):
-            self._partition_stored(decode_partition(entry))
+            self._partition_stored(decode_record(PartitionRecord, entry))
         elif key.startswith(BROKER_PREFIX):
-            self._broker_stored(decode_broker(entry))
+            self._broker_stored(decode_record(BrokerRecord, entry))
         elif key.startswith(TOPIC_PREFIX):
-            topic = decode_topic(entry)
+            topic = decode_record(TopicRecord, entry)
             self._topics[topic.id] = topic
             for index in range(topic.partition_count):
                 self.partitions[TopicPartition(topic.name, index)] = self._by_id[topic.id, index]

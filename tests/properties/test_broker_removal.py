@@ -99,7 +99,7 @@ class _Run:
 
 @given(steps=_STEPS)
 @settings(deadline=None, max_examples=300)
-def test_o1_t1_no_partition_ever_names_a_broker_that_was_removed(steps: list[tuple[str, int, int]]) -> None:
+def test_cls_20_cls_45_no_partition_ever_names_a_broker_that_was_removed(steps: list[tuple[str, int, int]]) -> None:
     run = _Run()
     for step in steps:
         run.step(*step)

@@ -122,7 +122,7 @@ class TwoStores(RuleBasedStateMachine):
     def both_list_the_same(self) -> None:
         if hasattr(self, "real"):
             listing = self._both(lambda store: store.list(""))
-            assert listing.revision >= self.revision, "S2: the revision never goes back"
+            assert listing.revision >= self.revision, "STO-2: the revision never goes back"
             self.revision = listing.revision
 
 

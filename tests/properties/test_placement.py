@@ -48,7 +48,7 @@ def best_crowding(sites: Sequence[Site], factor: int) -> int:
 
 @given(sites=_SITES, count=st.integers(1, 40), data=st.data())
 @settings(deadline=None)
-def test_g1_every_partition_is_spread_over_racks_as_evenly_as_they_allow(
+def test_cls_28_every_partition_is_spread_over_racks_as_evenly_as_they_allow(
     sites: list[Site], count: int, data: st.DataObject
 ) -> None:
     factor = data.draw(st.integers(1, len(sites)))
@@ -59,12 +59,12 @@ def test_g1_every_partition_is_spread_over_racks_as_evenly_as_they_allow(
         assert rack_crowding(replicas, dict(sites)) == best_crowding(sites, factor)
     for rack in {site.rack for site in sites}:
         members = [site for site in sites if site.rack == rack]
-        assert spread(held(placed, members).values()) <= 1, "G2: brokers of a rack hold the same"
+        assert spread(held(placed, members).values()) <= 1, "CLS-29: brokers of a rack hold the same"
 
 
 @given(sites=_EQUAL_SITES | _RACKLESS, count=st.integers(1, 40), data=st.data())
 @settings(deadline=None)
-def test_g2_g3_over_equal_racks_replicas_and_leaders_differ_by_one_at_most(
+def test_cls_29_cls_30_over_equal_racks_replicas_and_leaders_differ_by_one_at_most(
     sites: list[Site], count: int, data: st.DataObject
 ) -> None:
     factor = data.draw(st.integers(1, len(sites)))
@@ -100,7 +100,7 @@ def _clusterwide(sites: Sequence[Site], data: st.DataObject) -> dict[TopicPartit
 
 @given(sites=_RACKLESS, added=st.integers(0, 3), data=st.data())
 @settings(deadline=None)
-def test_w3_after_brokers_were_added_all_hold_the_same_after_the_fewest_moves(
+def test_cls_36_after_brokers_were_added_all_hold_the_same_after_the_fewest_moves(
     sites: list[Site], added: int, data: st.DataObject
 ) -> None:
     placed = _clusterwide(sites, data)
@@ -114,7 +114,7 @@ def test_w3_after_brokers_were_added_all_hold_the_same_after_the_fewest_moves(
     needed = sum(max(0, before[broker] - share - (place < extra)) for place, broker in enumerate(shares))
     moved = sum(len(set(placed[partition]) - set(replicas)) for partition, replicas in moves.items())
     assert moved == needed
-    assert plan_balance(after, grown) == {}, "W1: what is balanced stays"
+    assert plan_balance(after, grown) == {}, "CLS-34: what is balanced stays"
 
 
 @given(count=st.integers(2, 6), partitions=st.integers(1, 40), data=st.data())
@@ -133,7 +133,7 @@ def test_a_topic_of_several_replicas_gets_even_leaders_when_a_broker_was_added(
 
 @given(sites=_SITES, added=_RACKS, data=st.data())
 @settings(deadline=None)
-def test_w2_balancing_makes_no_partition_worse_spread_over_racks(
+def test_cls_35_balancing_makes_no_partition_worse_spread_over_racks(
     sites: list[Site], added: str, data: st.DataObject
 ) -> None:
     placed = _clusterwide(sites, data)
@@ -163,7 +163,7 @@ def test_an_emptied_broker_holds_nothing_and_the_others_share_it(sites: list[Sit
     for partition, replicas in moves.items():
         assert broker not in replicas
         assert len(set(replicas)) == len(placed[partition])
-        assert set(placed[partition]) - set(replicas) == {broker}, "W1: nothing else moves"
+        assert set(placed[partition]) - set(replicas) == {broker}, "CLS-34: nothing else moves"
         best = min(
             rack_crowding([*(one for one in placed[partition] if one != broker), site.broker], racks)
             for site in others
@@ -213,12 +213,12 @@ def test_another_replication_factor_keeps_the_preferred_leader_and_what_is_there
         before = placed[partition]
         assert len(set(replicas)) == factor
         assert replicas[0] == before[0]
-        assert set(replicas) <= set(before) or set(before) <= set(replicas), "W1: nothing else moves"
+        assert set(replicas) <= set(before) or set(before) <= set(replicas), "CLS-34: nothing else moves"
 
 
 @given(sites=_SITES, data=st.data())
 @settings(deadline=None)
-def test_x1_x2_partitions_are_brought_onto_the_named_brokers_once_and_for_all(
+def test_cls_26_cls_27_partitions_are_brought_onto_the_named_brokers_once_and_for_all(
     sites: list[Site], data: st.DataObject
 ) -> None:
     everybody = [BrokerId(number) for number in range(len(sites) + 3)]

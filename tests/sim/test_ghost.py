@@ -16,14 +16,7 @@ from sim.world import SimWorld
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId, TopicPartition
 from martlet.broker.app import BrokerApp
 from martlet.cluster.keys import broker_key, partition_key, topic_key
-from martlet.cluster.records import (
-    BrokerRecord,
-    PartitionRecord,
-    TopicRecord,
-    encode_broker,
-    encode_partition,
-    encode_topic,
-)
+from martlet.cluster.records import BrokerRecord, PartitionRecord, TopicRecord, encode_record
 from martlet.log.epoch_cache import EpochCache
 from martlet.replication.in_sync import Proposed, Settled
 from martlet.wire.batch import build_batch
@@ -50,7 +43,7 @@ class Stage:
             self.register(BrokerRecord(member.broker, member.incarnation))
         self.store(leader=ONE, isr=(ONE, TWO, THREE))
         topic = TopicRecord("orders", TOPIC_ID, 1, 3)
-        self._put({topic_key("orders"): encode_topic(topic)})
+        self._put({topic_key("orders"): encode_record(topic)})
         for member in (ONE, TWO, THREE):
             self._start(member)
 
@@ -58,7 +51,7 @@ class Stage:
         self.world.store_server.state.apply({}, puts, (), (), None)
 
     def register(self, record: BrokerRecord) -> None:
-        self._put({broker_key(record.id): encode_broker(record)})
+        self._put({broker_key(record.id): encode_record(record)})
 
     def store(self, leader: Member, isr: tuple[Member, ...], epoch: int = 0, elr: tuple[Member, ...] = ()) -> None:
         record = PartitionRecord(
@@ -70,7 +63,7 @@ class Stage:
             isr=isr,
             elr=elr,
         )
-        self._put({partition_key(TOPIC_ID, 0): encode_partition(record)})
+        self._put({partition_key(TOPIC_ID, 0): encode_record(record)})
 
     def _start(self, member: Member) -> None:
         broker = member.broker

@@ -77,7 +77,7 @@ async def test_a_deletion_at_the_very_revision_of_the_compaction_is_not_missed(w
             await _until(store, before.revision, deletion.revision)
 
 
-async def test_s5_a_watch_reaches_revisions_of_strangers_that_a_caller_was_told(workshop: EtcdWorkshop) -> None:
+async def test_sto_5_a_watch_reaches_revisions_of_strangers_that_a_caller_was_told(workshop: EtcdWorkshop) -> None:
     async with opened(workshop.address) as store:
         for _ in range(3):
             workshop.etcd.put_as_a_stranger(5)
@@ -102,7 +102,7 @@ async def test_an_etcd_of_our_own_is_not_written_to_by_watches(workshop: EtcdWor
         assert workshop.etcd.revision() == result.revision
 
 
-async def test_w3_a_stream_that_died_silently_is_replaced(workshop: EtcdWorkshop) -> None:
+async def test_sto_11_a_stream_that_died_silently_is_replaced(workshop: EtcdWorkshop) -> None:
     async with FreezingProxy(workshop.etcd.endpoint) as proxy, opened(workshop.address) as direct:
         through = EtcdAddress((proxy.endpoint,), workshop.address.root)
         async with opened(through) as store, aclosing(store.watch("", workshop.base)) as watch:

@@ -3,14 +3,14 @@
 Rules: pure functions from what the store holds to a `CommitPlan`, as in `topic_decisions.py`.
 
 How it works: every start of a broker process takes a new incarnation from a counter of the cluster, in the same
-commit that registers it. Whatever an earlier incarnation led is void from then on (R2 of `records.py`) until an
+commit that registers it. Whatever an earlier incarnation led is void from then on (CLS-5) until an
 election names the new one. At its own start a broker elects itself where nobody else could hold the data; a
 partition with other replicas in sync is left to the controller.
 
 Invariants:
-B1 an incarnation, and any number given away by a counter, is never given twice;
-B2 an election raises the leader epoch by one and names the incarnation elected; nothing ever lowers an epoch;
-B3 an election compares the broker's registration, so a process that has been replaced elects nobody.
+CLS-8 an incarnation, and any number given away by a counter, is never given twice;
+CLS-9 an election raises the leader epoch by one and names the incarnation elected; nothing ever lowers an epoch;
+CLS-10 an election compares the broker's registration, so a process that has been replaced elects nobody.
 
 Proved by: tests/unit/cluster/test_broker_decisions.py, tests/unit/broker/test_topic_admin.py
 """
@@ -38,14 +38,10 @@ from martlet.cluster.records import (
     Endpoint,
     GroupConfigRecord,
     PartitionRecord,
-    decode_broker,
-    decode_cluster,
     decode_counter,
-    encode_broker,
-    encode_cluster,
-    encode_configs,
+    decode_record,
     encode_counter,
-    encode_partition,
+    encode_record,
 )
 from martlet.cluster.store import CommitPlan, Entry
 
@@ -103,12 +99,12 @@ def plan_registration(
 
     A cluster without a replica secret, from before there was one, gets the new one.
     """
-    stored = decode_cluster(cluster) if cluster is not None else None
+    stored = decode_record(ClusterRecord, cluster) if cluster is not None else None
     identity = stored or ClusterRecord(new_cluster_id, now_ms)
     if not identity.replica_secret:
         identity = replace(identity, replica_secret=new_replica_secret)
     incarnation = max(decode_counter(counter), FIRST_INCARNATION)
-    before = decode_broker(broker) if broker is not None else None
+    before = decode_record(BrokerRecord, broker) if broker is not None else None
     record = BrokerRecord(
         id=registration.id,
         incarnation=Incarnation(incarnation),
@@ -123,11 +119,11 @@ def plan_registration(
         started_at_ms=now_ms,
         attempt=registration.attempt,
     )
-    invariant(before is None or before.incarnation < incarnation, "B1: a new incarnation is larger than all before")
+    invariant(before is None or before.incarnation < incarnation, "CLS-8: a new incarnation is larger than all before")
     key = broker_key(registration.id)
-    puts = {key: encode_broker(record), INCARNATION_COUNTER_KEY: encode_counter(incarnation + 1)}
+    puts = {key: encode_record(record), INCARNATION_COUNTER_KEY: encode_counter(incarnation + 1)}
     if identity != stored:
-        puts[CLUSTER_KEY] = encode_cluster(identity)
+        puts[CLUSTER_KEY] = encode_record(identity)
     compares = {
         CLUSTER_KEY: _revision(cluster),
         key: _revision(broker),
@@ -138,7 +134,11 @@ def plan_registration(
 
 def is_registered_as(registration: Registration, broker: Entry | None) -> bool:
     """Whether this very registration has happened, be it that its answer was lost."""
-    return broker is not None and bool(registration.attempt) and decode_broker(broker).attempt == registration.attempt
+    return (
+        broker is not None
+        and bool(registration.attempt)
+        and decode_record(BrokerRecord, broker).attempt == registration.attempt
+    )
 
 
 def _clean_since(before: BrokerRecord | None, registration: Registration) -> Incarnation | None:
@@ -196,12 +196,12 @@ def plan_own_elections(partitions: Iterable[PartitionRecord], broker: BrokerReco
         for partition in portion:
             key = partition_key(partition.topic_id, partition.partition)
             compares[key] = partition.mod_revision
-            puts[key] = encode_partition(elect(partition, broker))
+            puts[key] = encode_record(elect(partition, broker))
         yield CommitPlan(compares, puts)
 
 
 def elect(partition: PartitionRecord, broker: BrokerRecord) -> PartitionRecord:
-    """The partition led by this broker process, alone in sync, one epoch on (B2)."""
+    """The partition led by this broker process, alone in sync, one epoch on (CLS-9)."""
     return replace(
         partition,
         leader=broker.id,
@@ -215,7 +215,7 @@ def elect(partition: PartitionRecord, broker: BrokerRecord) -> PartitionRecord:
 def plan_broker_configs(stored: ConfigRecord, configs: Mapping[str, str]) -> CommitPlan:
     """Give a broker, or the cluster's defaults, these run-time settings, already checked."""
     key = broker_config_key(stored.broker)
-    return CommitPlan({key: stored.mod_revision}, {key: encode_configs(replace(stored, configs=configs))})
+    return CommitPlan({key: stored.mod_revision}, {key: encode_record(replace(stored, configs=configs))})
 
 
 def plan_group_configs(stored: GroupConfigRecord, configs: Mapping[str, str]) -> CommitPlan:
@@ -224,7 +224,7 @@ def plan_group_configs(stored: GroupConfigRecord, configs: Mapping[str, str]) ->
     compares = {key: stored.mod_revision}
     if not configs:
         return CommitPlan(compares, deletes=(key,))
-    return CommitPlan(compares, {key: encode_configs(replace(stored, configs=configs))})
+    return CommitPlan(compares, {key: encode_record(replace(stored, configs=configs))})
 
 
 def plan_producer_ids(counter: Entry | None, count: int) -> tuple[CommitPlan, range]:

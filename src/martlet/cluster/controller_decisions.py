@@ -14,11 +14,11 @@ broker that is still waited for (see `liveness.py`) keeps what it has and gets n
 the first replica of each partition when too many have strayed.
 
 Invariants:
-D1 nobody is elected who is not alive; and nobody who may lack something while somebody complete may return, unless the
+CLS-11 only a broker that is alive is elected; and while a complete replica may return, only a complete one, unless the
    topic allows it, or it alone was complete and has the logs of then or is the only replica; such an election is always
    marked;
-D2 the leader epoch changes with every election and with nothing else;
-D3 with the image up to date and nobody gone or back since, there is nothing more to decide.
+CLS-12 the leader epoch changes with every election and with nothing else;
+CLS-13 with the image up to date and nobody gone or back since, there is nothing more to decide.
 
 Proved by: tests/unit/cluster/test_controller_decisions.py, tests/properties/test_controller.py
 """
@@ -33,7 +33,7 @@ from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import partition_key
 from martlet.cluster.liveness import BrokerStates
 from martlet.cluster.partition_plans import Decision, broker_compares, check_change
-from martlet.cluster.records import BrokerRecord, PartitionRecord, TopicRecord, encode_partition
+from martlet.cluster.records import BrokerRecord, PartitionRecord, TopicRecord, encode_record
 from martlet.cluster.replica_decisions import elect_leader, live_member, store_in_sync
 from martlet.cluster.store import CommitPlan
 from martlet.configs.effective import NO_LAYERS, BrokerLayers, effective_topic_config
@@ -321,7 +321,7 @@ def plan_in_sync_change(
     check_change(partition, after)
     key = partition_key(partition.topic_id, partition.partition)
     compares = {key: partition.mod_revision, **broker_compares({member.broker for member in relied_on}, image)}
-    return CommitPlan(compares, {key: encode_partition(after)})
+    return CommitPlan(compares, {key: encode_record(after)})
 
 
 def _is_process_alive(member: Member, alive: Mapping[BrokerId, BrokerRecord]) -> bool:

@@ -6,7 +6,7 @@ commits out in order, and lets a lost comparison be: the next round sees why.
 How it works: leaders and in-sync sets first, then moves that can end, then moves away from drained brokers. Leaders
 are brought back to preferred replicas only in a round that has nothing else to do, so that no fail-over waits for it.
 
-Invariant: (D4) a round changes each partition once at most, so its commits do not stand in each other's way.
+Invariant: (CLS-14) a round changes each partition once at most, so its commits do not stand in each other's way.
 
 Proved by: tests/unit/cluster/test_controller_round.py, tests/properties/test_controller.py
 """

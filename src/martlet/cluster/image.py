@@ -1,24 +1,23 @@
 """One broker's picture of the cluster: the store's content up to a revision, decoded and indexed for lookups.
 
-Rules: only `load` and `apply` change the image, and they only follow the store; nothing is ever decided or guessed
-here. Lookups are dictionary accesses, because every publish and fetch makes them. Not for several threads.
+Rules: only `load` and `apply` change the image, and they only follow the store; nothing is decided or guessed here.
+Lookups are dictionary accesses, because every publish and fetch makes them. Not for several threads.
 
 How it works: `load` takes a listing of the whole store, `apply` one revision of a watch. Both return an `ImageDelta`,
-what has changed in terms of topics, partitions, brokers and settings. Partition records arrive before their
-topic does (a large topic is written in several commits); they stay unseen until the topic's record counts them.
+what has changed in terms of topics, partitions, brokers and settings.
 
 Invariants:
-M1 the image equals some prefix of the store's history: revisions only grow and none is skipped;
-M2 a topic that can be looked up has all its partitions, with indexes from 0 on;
-M3 a delta names everything that differs between the image before and after it, and nothing else.
+CLS-1 the image equals some prefix of the store's history: revisions only grow and none is skipped;
+CLS-2 a topic that can be looked up has all its partitions, with indexes from 0 on;
+CLS-3 a delta names everything that differs between the image before and after it, and nothing else.
 
 Proved by: tests/unit/cluster/test_image.py
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from martlet.base.ids import BrokerId, Incarnation, TopicId
 from martlet.base.invariant import invariant
@@ -37,8 +36,6 @@ from martlet.cluster.keys import (
     read_drain_key,
     read_group_config_key,
     read_live_key,
-    read_partition_key,
-    topic_key,
 )
 from martlet.cluster.records import (
     BrokerRecord,
@@ -50,17 +47,13 @@ from martlet.cluster.records import (
     PartitionRecord,
     RoleRecord,
     TopicRecord,
-    decode_broker,
-    decode_cluster,
-    decode_configs,
-    decode_drain,
-    decode_group_configs,
-    decode_live,
-    decode_partition,
-    decode_role,
-    decode_topic,
+    decode_record,
 )
 from martlet.cluster.store import Change, Event, Listing
+from martlet.cluster.topic_assembly import AssembledTopic, TopicAssembly
+
+Key = TypeVar("Key")
+Record = TypeVar("Record")
 
 
 class TopicChange(NamedTuple):
@@ -138,23 +131,28 @@ class ImageDelta:
         return [(before, after) for before, after in self.topics if before is not None and after is not None]
 
 
-class _Topic(NamedTuple):
-    record: TopicRecord
-    partitions: tuple[PartitionRecord, ...]
+class _Table(Generic[Key, Record]):
+    """The records of one kind by what their keys name, and those that a step has touched as they were before it."""
 
+    def __init__(self, kind: type[Record], read_key: Callable[[str], Key]) -> None:
+        self.records: dict[Key, Record] = {}
+        self._kind = kind
+        self._read_key = read_key
+        self._before: dict[Key, Record | None] = {}
 
-class _Touched:
-    """What a step has laid hands on, with the state before it."""
+    def take(self, event: Event) -> None:
+        key = self._read_key(event.key)
+        self._before.setdefault(key, self.records.get(key))
+        if event.entry is not None:
+            self.records[key] = decode_record(self._kind, event.entry)
+        else:
+            self.records.pop(key, None)
 
-    __slots__ = ("broker_configs", "brokers", "drains", "group_configs", "live", "topics")
-
-    def __init__(self) -> None:
-        self.topics: dict[TopicId, _Topic | None] = {}
-        self.brokers: dict[BrokerId, BrokerRecord | None] = {}
-        self.broker_configs: dict[BrokerId | None, None] = {}
-        self.group_configs: dict[str, None] = {}
-        self.live: dict[BrokerId, LiveRecord | None] = {}
-        self.drains: dict[BrokerId, DrainRecord | None] = {}
+    def end_step(self) -> list[tuple[Key, Record | None, Record | None]]:
+        """What differs from before the step: key, before and after, deletions first."""
+        changes = [(key, before, self.records.get(key)) for key, before in self._before.items()]
+        self._before.clear()
+        return sorted((each for each in changes if each[1] != each[2]), key=lambda change: change[2] is not None)
 
 
 class MetadataImage:
@@ -165,17 +163,21 @@ class MetadataImage:
         self.cluster: ClusterRecord | None = None
         self.controller: RoleRecord | None = None
         """The process with the controller's role; None while nobody has it."""
-        self._brokers: dict[BrokerId, BrokerRecord] = {}
-        self._broker_configs: dict[BrokerId | None, ConfigRecord] = {}
-        self._group_configs: dict[str, GroupConfigRecord] = {}
-        self._live: dict[BrokerId, LiveRecord] = {}
-        self._drains: dict[BrokerId, DrainRecord] = {}
-        self._by_name: dict[str, _Topic] = {}
-        self._by_id: dict[TopicId, _Topic] = {}
-        # By key, which also finds a name's colliding neighbour, and by id: records without regard to M2.
-        self._topic_records: dict[str, TopicRecord] = {}
-        self._topic_records_by_id: dict[TopicId, TopicRecord] = {}
-        self._partition_records: dict[TopicId, dict[int, PartitionRecord]] = {}
+        self._brokers = _Table(BrokerRecord, read_broker_key)
+        self._live = _Table(LiveRecord, read_live_key)
+        self._drains = _Table(DrainRecord, read_drain_key)
+        self._broker_configs = _Table(ConfigRecord, read_broker_config_key)
+        self._group_configs = _Table(GroupConfigRecord, read_group_config_key)
+        self._take_by_prefix: Mapping[str, Callable[[Event], None]] = {
+            BROKER_PREFIX: self._brokers.take,
+            LIVE_PREFIX: self._live.take,
+            DRAIN_PREFIX: self._drains.take,
+            BROKER_CONFIG_PREFIX: self._broker_configs.take,
+            GROUP_CONFIG_PREFIX: self._group_configs.take,
+        }
+        self._assembly = TopicAssembly()
+        self._by_name: dict[str, AssembledTopic] = {}
+        self._by_id: dict[TopicId, AssembledTopic] = {}
         self._key_revisions: dict[str, int] = {}
         self._sorted_topics: tuple[TopicRecord, ...] | None = None
 
@@ -193,10 +195,10 @@ class MetadataImage:
 
     def brokers(self) -> list[BrokerRecord]:
         """The registered brokers, by id."""
-        return [self._brokers[broker] for broker in sorted(self._brokers)]
+        return [self._brokers.records[broker] for broker in sorted(self._brokers.records)]
 
     def broker(self, broker: BrokerId) -> BrokerRecord | None:
-        return self._brokers.get(broker)
+        return self._brokers.records.get(broker)
 
     def incarnations(self) -> dict[BrokerId, Incarnation]:
         """The registered brokers' incarnations, in the order of their ids."""
@@ -204,38 +206,38 @@ class MetadataImage:
 
     def live(self, broker: BrokerId) -> LiveRecord | None:
         """The broker's living process, whichever it is; None while no lease says that there is one."""
-        return self._live.get(broker)
+        return self._live.records.get(broker)
 
     def live_revision(self, broker: BrokerId) -> int:
         """What a commit compares so that the broker is as alive, or as gone, as it is here."""
-        record = self._live.get(broker)
+        record = self._live.records.get(broker)
         return record.mod_revision if record is not None else 0
 
     def drain(self, broker: BrokerId) -> DrainRecord | None:
         """The wish to empty this broker, if somebody has it."""
-        return self._drains.get(broker)
+        return self._drains.records.get(broker)
 
     def broker_configs(self, broker: BrokerId | None) -> Mapping[str, str]:
         """Run-time settings of one broker, or the cluster's defaults when None."""
-        record = self._broker_configs.get(broker)
+        record = self._broker_configs.records.get(broker)
         return record.configs if record is not None else {}
 
     def broker_config_record(self, broker: BrokerId | None) -> ConfigRecord:
         """The same with the revision it was read at."""
-        return self._broker_configs.get(broker) or ConfigRecord(broker)
+        return self._broker_configs.records.get(broker) or ConfigRecord(broker)
 
     def group_configs(self, group: str) -> Mapping[str, str]:
         """What a group sets itself."""
-        record = self._group_configs.get(group)
+        record = self._group_configs.records.get(group)
         return record.configs if record is not None else {}
 
     def group_config_record(self, group: str) -> GroupConfigRecord:
         """The same with the revision it was read at."""
-        return self._group_configs.get(group) or GroupConfigRecord(group)
+        return self._group_configs.records.get(group) or GroupConfigRecord(group)
 
     def groups_with_configs(self) -> list[str]:
         """The ids of the groups that set something themselves."""
-        return sorted(self._group_configs)
+        return sorted(self._group_configs.records)
 
     def topic(self, name: str) -> TopicRecord | None:
         found = self._by_name.get(name)
@@ -247,7 +249,7 @@ class MetadataImage:
 
     def topic_colliding_with(self, name: str) -> TopicRecord | None:
         """The topic that has this name or one that differs only in "." and "_"."""
-        return self._topic_records.get(topic_key(name))
+        return self._assembly.colliding_with(name)
 
     def topics(self) -> tuple[TopicRecord, ...]:
         """All topics, sorted by name."""
@@ -270,7 +272,7 @@ class MetadataImage:
 
     def load(self, listing: Listing) -> ImageDelta:
         """Take over a listing of the whole store: what the image knew and the listing lacks is gone."""
-        invariant(listing.revision >= self.revision, "M1: the store's revision never goes back")
+        invariant(listing.revision >= self.revision, "CLS-1: the store's revision never goes back")
         events = [
             Event(entry.key, entry)
             for entry in listing.entries
@@ -282,157 +284,71 @@ class MetadataImage:
 
     def apply(self, change: Change) -> ImageDelta:
         """Take over one revision of a watch."""
-        invariant(change.revision >= self.revision, "M1: the store's revision never goes back")
+        invariant(change.revision >= self.revision, "CLS-1: the store's revision never goes back")
         return self._step(change.revision, change.events)
 
-    def _step(self, revision: int, events: list[Event] | tuple[Event, ...]) -> ImageDelta:
-        touched = _Touched()
+    def _step(self, revision: int, events: Iterable[Event]) -> ImageDelta:
         controller = self.controller
         for event in events:
             if event.entry is None:
                 self._key_revisions.pop(event.key, None)
             else:
                 self._key_revisions[event.key] = event.entry.mod_revision
-            self._take(event, touched)
-        if touched.topics:
-            self._rebuild(touched)
+            self._take(event)
         self.revision = revision
-        return self._delta(touched, controller)
-
-    def _take(self, event: Event, touched: _Touched) -> None:
-        key = event.key
-        if key.startswith(PARTITION_PREFIX):
-            self._take_partition(event, touched)
-        elif key.startswith(TOPIC_PREFIX):
-            self._take_topic(event, touched)
-        elif key.startswith(BROKER_PREFIX):
-            self._take_broker(event, touched)
-        elif key.startswith(BROKER_CONFIG_PREFIX):
-            self._take_broker_configs(event, touched)
-        elif key.startswith(GROUP_CONFIG_PREFIX):
-            self._take_group_configs(event, touched)
-        elif key.startswith(LIVE_PREFIX):
-            self._take_live(event, touched)
-        elif key.startswith(DRAIN_PREFIX):
-            self._take_drain(event, touched)
-        elif key == CONTROLLER_KEY:
-            self.controller = decode_role(event.entry) if event.entry is not None else None
-        elif key == CLUSTER_KEY:
-            self.cluster = decode_cluster(event.entry) if event.entry is not None else None
-        # Other keys (counters, intents, those of newer versions) are not the image's business.
-
-    def _take_partition(self, event: Event, touched: _Touched) -> None:
-        if event.entry is not None:
-            record = decode_partition(event.entry)
-            topic_id = record.topic_id
-            self._partition_records.setdefault(topic_id, {})[record.partition] = record
-        else:
-            topic_id, index = read_partition_key(event.key)
-            records = self._partition_records.get(topic_id, {})
-            records.pop(index, None)
-            if not records:
-                self._partition_records.pop(topic_id, None)
-        touched.topics.setdefault(topic_id, self._by_id.get(topic_id))
-
-    def _take_topic(self, event: Event, touched: _Touched) -> None:
-        before = self._topic_records.pop(event.key, None)
-        if before is not None:
-            self._topic_records_by_id.pop(before.id, None)
-            touched.topics.setdefault(before.id, self._by_id.get(before.id))
-        if event.entry is not None:
-            after = decode_topic(event.entry)
-            self._topic_records[event.key] = after
-            self._topic_records_by_id[after.id] = after
-            touched.topics.setdefault(after.id, self._by_id.get(after.id))
-
-    def _take_broker(self, event: Event, touched: _Touched) -> None:
-        broker = read_broker_key(event.key)
-        touched.brokers.setdefault(broker, self._brokers.get(broker))
-        if event.entry is not None:
-            self._brokers[broker] = decode_broker(event.entry)
-        else:
-            self._brokers.pop(broker, None)
-
-    def _take_group_configs(self, event: Event, touched: _Touched) -> None:
-        group = read_group_config_key(event.key)
-        touched.group_configs[group] = None
-        if event.entry is not None:
-            self._group_configs[group] = decode_group_configs(event.entry)
-        else:
-            self._group_configs.pop(group, None)
-
-    def _take_broker_configs(self, event: Event, touched: _Touched) -> None:
-        broker = read_broker_config_key(event.key)
-        touched.broker_configs[broker] = None
-        if event.entry is not None:
-            self._broker_configs[broker] = decode_configs(event.entry)
-        else:
-            self._broker_configs.pop(broker, None)
-
-    def _take_live(self, event: Event, touched: _Touched) -> None:
-        broker = read_live_key(event.key)
-        touched.live.setdefault(broker, self._live.get(broker))
-        if event.entry is not None:
-            self._live[broker] = decode_live(event.entry)
-        else:
-            self._live.pop(broker, None)
-
-    def _take_drain(self, event: Event, touched: _Touched) -> None:
-        broker = read_drain_key(event.key)
-        touched.drains.setdefault(broker, self._drains.get(broker))
-        if event.entry is not None:
-            self._drains[broker] = decode_drain(event.entry)
-        else:
-            self._drains.pop(broker, None)
-
-    def _rebuild(self, touched: _Touched) -> None:
-        for topic_id, before in touched.topics.items():
-            if before is not None:
-                self._by_id.pop(topic_id, None)
-                self._by_name.pop(before.record.name, None)
-        for topic_id in touched.topics:
-            record = self._topic_records_by_id.get(topic_id)
-            if record is not None:
-                topic = _Topic(record, self._counted_partitions(record))
-                self._by_id[topic_id] = self._by_name[record.name] = topic
-        self._sorted_topics = None
-
-    def _counted_partitions(self, record: TopicRecord) -> tuple[PartitionRecord, ...]:
-        records = self._partition_records.get(record.id, {})
-        invariant(
-            all(index in records for index in range(record.partition_count)),
-            f"M2: topic {record.name} has all its {record.partition_count} partitions",
-        )
-        return tuple(records[index] for index in range(record.partition_count))
-
-    def _delta(self, touched: _Touched, controller: RoleRecord | None) -> ImageDelta:
-        topics: list[TopicChange] = []
-        partitions: list[PartitionChange] = []
-        for topic_id, before in touched.topics.items():
-            after = self._by_id.get(topic_id)
-            old_record = before.record if before is not None else None
-            new_record = after.record if after is not None else None
-            if old_record != new_record:
-                topics.append(TopicChange(old_record, new_record))
-            partitions.extend(_partition_changes(before, after))
-        brokers = [BrokerChange(before, self._brokers.get(broker)) for broker, before in touched.brokers.items()]
-        live = [LiveChange(before, self._live.get(broker)) for broker, before in touched.live.items()]
+        topics, partitions = self._replace_topics()
         return ImageDelta(
-            revision=self.revision,
+            revision=revision,
             topics=tuple(sorted(topics, key=_deletions_first)),
             partitions=tuple(sorted(partitions, key=_deletions_first)),
-            brokers=tuple(sorted((c for c in brokers if c.before != c.after), key=_deletions_first)),
-            broker_configs=tuple(touched.broker_configs),
+            brokers=tuple(BrokerChange(before, after) for _, before, after in self._brokers.end_step()),
+            broker_configs=tuple(broker for broker, _, _ in self._broker_configs.end_step()),
+            live=tuple(LiveChange(before, after) for _, before, after in self._live.end_step()),
             controller=controller != self.controller,
-            live=tuple(sorted((c for c in live if c.before != c.after), key=_deletions_first)),
-            drains=tuple(
-                sorted(broker for broker, before in touched.drains.items() if before != self._drains.get(broker))
-            ),
-            group_configs=tuple(touched.group_configs),
+            drains=tuple(sorted(broker for broker, _, _ in self._drains.end_step())),
+            group_configs=tuple(group for group, _, _ in self._group_configs.end_step()),
         )
 
+    def _take(self, event: Event) -> None:
+        key = event.key
+        if key.startswith(PARTITION_PREFIX):
+            self._assembly.take_partition(event)
+        elif key.startswith(TOPIC_PREFIX):
+            self._assembly.take_topic(event)
+        elif key == CONTROLLER_KEY:
+            self.controller = decode_record(RoleRecord, event.entry) if event.entry is not None else None
+        elif key == CLUSTER_KEY:
+            self.cluster = decode_record(ClusterRecord, event.entry) if event.entry is not None else None
+        else:
+            # Other keys (counters, intents, those of newer versions) are not the image's business.
+            for prefix, take in self._take_by_prefix.items():
+                if key.startswith(prefix):
+                    take(event)
 
-def _partition_changes(before: _Topic | None, after: _Topic | None) -> list[PartitionChange]:
+    def _replace_topics(self) -> tuple[list[TopicChange], list[PartitionChange]]:
+        """Show the topics that the step has touched as they are now."""
+        touched = self._assembly.end_step()
+        if touched:
+            self._sorted_topics = None
+        # All go before any comes: a topic made again under its name has another id.
+        before_by_id = {topic_id: self._by_id.pop(topic_id, None) for topic_id in touched}
+        for before in before_by_id.values():
+            if before is not None:
+                self._by_name.pop(before.record.name, None)
+        topics: list[TopicChange] = []
+        partitions: list[PartitionChange] = []
+        for topic_id, before in before_by_id.items():
+            after = self._assembly.assemble(topic_id)
+            if after is not None:
+                self._by_id[topic_id] = self._by_name[after.record.name] = after
+            change = TopicChange(before.record if before else None, after.record if after else None)
+            if change.before != change.after:
+                topics.append(change)
+            partitions += _partition_changes(before, after)
+        return topics, partitions
+
+
+def _partition_changes(before: AssembledTopic | None, after: AssembledTopic | None) -> list[PartitionChange]:
     topic = before or after
     if topic is None:
         return []
@@ -441,5 +357,5 @@ def _partition_changes(before: _Topic | None, after: _Topic | None) -> list[Part
     return [PartitionChange(topic.record.name, old, new) for old, new in pairs if old is not new]
 
 
-def _deletions_first(change: TopicChange | PartitionChange | BrokerChange | LiveChange) -> bool:
+def _deletions_first(change: TopicChange | PartitionChange) -> bool:
     return change.after is not None

@@ -12,7 +12,7 @@
     config/group/<quoted id>          GroupConfigRecord of one group; absent while it sets nothing
     counter/<name>                    a decimal number: the next one to give away
 
-Invariant: (K1) a topic that is visible has all its partitions: they are written before or with the topic record
+Invariant: (CLS-7) a topic that is visible has all its partitions: they are written before or with the topic record
 and deleted with it.
 """
 
@@ -85,10 +85,12 @@ def group_config_key(group: str) -> str:
     return GROUP_CONFIG_PREFIX + quote(group, safe="")
 
 
-def read_partition_key(key: str) -> tuple[TopicId, int]:
-    """Topic id and index of a partition's key."""
-    _, topic_id, index = key.split("/")
-    return _parse_again(topic_id), int(index)
+def read_partition_topic(key: str) -> TopicId:
+    return _parse_again(key.split("/")[1])
+
+
+def read_partition_index(key: str) -> int:
+    return int(key.rpartition("/")[2])
 
 
 def read_unfinished_key(key: str) -> TopicId:

@@ -13,8 +13,8 @@ let the lease run out, nobody can have taken over, and the holder goes on.
 The clock must go on while the machine sleeps and never jump: `Clock.monotonic_ms`, which is CLOCK_BOOTTIME.
 
 Invariants:
-L1 the deadline never goes back, and a lease that the store has called lost never comes back;
-L2 safety never rests on this alone: every change of the cluster's state is a compare-and-swap besides.
+CLS-15 the deadline never goes back, and a lease that the store has called lost never comes back;
+CLS-16 safety never rests on this alone: every change of the cluster's state is a compare-and-swap besides.
 
 Proved by: tests/unit/cluster/test_leases.py
 """

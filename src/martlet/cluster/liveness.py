@@ -12,9 +12,9 @@ missing broker is *waited for*. What an earlier process of a broker led is over 
 that needs no waiting.
 
 Invariants:
-N1 a broker is alive only while its registration and its leased key name the same incarnation;
-N2 nobody is fenced within the time of a lease after the controller began to judge, nor more per second than allowed;
-N3 a broker that shows itself is not fenced from then on.
+CLS-17 a broker is alive only while its registration and its leased key name the same incarnation;
+CLS-18 no broker is fenced in the controller's first lease period, and never more per second than allowed;
+CLS-19 a broker that shows itself is not fenced from then on.
 
 Proved by: tests/unit/cluster/test_liveness.py, tests/properties/test_controller.py
 """
@@ -27,7 +27,7 @@ from martlet.base.ids import BrokerId, Member
 from martlet.base.invariant import invariant
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import CONTROLLER_KEY, broker_key, live_key
-from martlet.cluster.records import BrokerRecord, LiveRecord, RoleRecord, encode_live, encode_role
+from martlet.cluster.records import BrokerRecord, LiveRecord, RoleRecord, encode_record
 from martlet.cluster.store import CommitPlan
 
 FENCINGS_PER_SECOND: Final = 2
@@ -99,12 +99,12 @@ def plan_alive(
     """Show the broker's process as alive, as leaving, or with a full disk; to be committed under the process's lease.
 
     `seen` is what `live/<id>` holds now. The registration is compared, so a process that has been replaced stays
-    unseen (B3 of `broker_decisions.py`).
+    unseen (CLS-10).
     """
-    invariant(seen is None or seen.incarnation <= broker.incarnation, "N1: a later process is never overwritten")
+    invariant(seen is None or seen.incarnation <= broker.incarnation, "CLS-17: a later process is never overwritten")
     key = live_key(broker.id)
     compares = {broker_key(broker.id): broker.mod_revision, key: seen.mod_revision if seen is not None else 0}
-    return CommitPlan(compares, {key: encode_live(LiveRecord(broker.id, broker.incarnation, leaving, full))})
+    return CommitPlan(compares, {key: encode_record(LiveRecord(broker.id, broker.incarnation, leaving, full))})
 
 
 def plan_controller_role(broker: BrokerRecord, image: MetadataImage) -> CommitPlan | None:
@@ -121,7 +121,7 @@ def plan_controller_role(broker: BrokerRecord, image: MetadataImage) -> CommitPl
         broker_key(broker.id): broker.mod_revision,
         live_key(broker.id): process.mod_revision,
     }
-    return CommitPlan(compares, {CONTROLLER_KEY: encode_role(RoleRecord(Member(broker.id, broker.incarnation)))})
+    return CommitPlan(compares, {CONTROLLER_KEY: encode_record(RoleRecord(Member(broker.id, broker.incarnation)))})
 
 
 class FencingGuard:

@@ -18,7 +18,7 @@ from martlet.base.ids import Member, TopicPartition
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import broker_key, partition_key
 from martlet.cluster.liveness import BrokerStates
-from martlet.cluster.records import BrokerRecord, LogEnd, PartitionRecord, encode_partition
+from martlet.cluster.records import BrokerRecord, LogEnd, PartitionRecord, encode_record
 from martlet.cluster.replica_decisions import live_member
 from martlet.cluster.store import CommitPlan
 
@@ -53,5 +53,5 @@ def plan_reports(reports: Iterable[tuple[PartitionRecord, LogEnd]], broker: Brok
         others = tuple(one for one in partition.log_ends if one.broker != end.broker)
         key = partition_key(partition.topic_id, partition.partition)
         compares[key] = partition.mod_revision
-        puts[key] = encode_partition(replace(partition, log_ends=(*others, end)))
+        puts[key] = encode_record(replace(partition, log_ends=(*others, end)))
     return CommitPlan(compares, puts)

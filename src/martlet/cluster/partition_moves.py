@@ -8,9 +8,9 @@ the controller keeps moving what is left on it, a few partitions at a time. When
 stopped, it can be removed, which deletes its registration.
 
 Invariants:
-O1 a broker is removed only when no partition names it and no process of it is alive;
-O2 at no time do more partitions move than asked for;
-O3 a drain that cannot end for want of brokers is refused before it begins.
+CLS-20 a broker is removed only when no partition names it and no process of it is alive;
+CLS-21 at no time do more partitions move than asked for;
+CLS-22 a drain that cannot end for want of brokers is refused before it begins.
 
 Proved by: tests/unit/cluster/test_partition_moves.py, tests/properties/test_controller.py
 """
@@ -27,7 +27,7 @@ from martlet.cluster.liveness import BrokerStates
 from martlet.cluster.partition_plans import Decision
 from martlet.cluster.placement import sites_of
 from martlet.cluster.reassignment import all_wished, decide_start, is_moving
-from martlet.cluster.records import DrainRecord, PartitionRecord, TopicRecord, encode_drain
+from martlet.cluster.records import DrainRecord, PartitionRecord, TopicRecord, encode_record
 from martlet.cluster.replica_balance import Moves, plan_balance, plan_emptying, plan_replication_factor
 from martlet.cluster.store import CommitPlan
 from martlet.configs.effective import NO_LAYERS, BrokerLayers
@@ -57,7 +57,7 @@ def plan_drain(broker: BrokerId, image: MetadataImage, states: BrokerStates, *, 
             "replication factor first",
         )
     compares = {broker_key(broker): record.mod_revision, drain_key(broker): 0}
-    return CommitPlan(compares, {drain_key(broker): encode_drain(DrainRecord(broker, now_ms))})
+    return CommitPlan(compares, {drain_key(broker): encode_record(DrainRecord(broker, now_ms))})
 
 
 def plan_drain_end(broker: BrokerId, image: MetadataImage) -> CommitPlan | None:
@@ -97,7 +97,7 @@ def held_by(image: MetadataImage, broker: BrokerId) -> list[tuple[str, Partition
 
 
 def plan_removal(broker: BrokerId, image: MetadataImage) -> CommitPlan:
-    """Forget a broker for good (O1): its registration, its settings and its mark."""
+    """Forget a broker for good (CLS-20): its registration, its settings and its mark."""
     record = image.broker(broker)
     if record is None:
         raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no broker {broker} in this cluster")
@@ -152,7 +152,7 @@ def decide_replication_factor(
 def _start(
     moves: Moves, image: MetadataImage, states: BrokerStates, layers: BrokerLayers, moves_max: int
 ) -> list[Decision]:
-    """Begin as many of these moves as may be under way at once (O2); what moves already is left alone."""
+    """Begin as many of these moves as may be under way at once (CLS-21); what moves already is left alone."""
     under_way = sum(is_moving(partition) for topic in image.topics() for partition in image.partitions(topic.name))
     decisions: list[Decision] = []
     for (name, index), replicas in sorted(moves.items()):

@@ -10,9 +10,9 @@ drain mark, because only that keeps it from being removed meanwhile. Two control
 both change a partition, and nobody is deposed who has come back meanwhile.
 
 Invariants:
-P1 no decision lowers a leader epoch, and a new leader always has a new epoch;
-P2 in every record written the leader is in the in-sync set, which is within the replicas;
-P3 a plan holds at most `PORTION` partitions and fits the store's limit of operations.
+CLS-23 no decision lowers a leader epoch, and a new leader always has a new epoch;
+CLS-24 in every record written the leader is in the in-sync set, which is within the replicas;
+CLS-25 a plan holds at most `PORTION` partitions and fits the store's limit of operations.
 
 Proved by: tests/unit/cluster/test_controller_decisions.py, tests/properties/test_controller.py
 """
@@ -25,7 +25,7 @@ from martlet.base.ids import BrokerId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import broker_key, drain_key, live_key, partition_key, topic_key
-from martlet.cluster.records import PartitionRecord, encode_partition
+from martlet.cluster.records import PartitionRecord, encode_record
 from martlet.cluster.store import COMMIT_OPERATIONS_MAX, CommitPlan
 
 PORTION: Final = 100
@@ -95,14 +95,14 @@ def plan_partitions(
 
 
 def check_change(before: PartitionRecord, after: PartitionRecord) -> None:
-    """What every change of a partition keeps (P1, P2)."""
-    invariant(after.leader_epoch >= before.leader_epoch, "P1: no leader epoch goes back")
+    """What every change of a partition keeps (CLS-23, CLS-24)."""
+    invariant(after.leader_epoch >= before.leader_epoch, "CLS-23: no leader epoch goes back")
     is_same_leader = (before.leader, before.leader_incarnation) == (after.leader, after.leader_incarnation)
-    invariant(is_same_leader or after.leader_epoch > before.leader_epoch, "P1: a new leader has a new epoch")
+    invariant(is_same_leader or after.leader_epoch > before.leader_epoch, "CLS-23: a new leader has a new epoch")
     members = {member.broker for member in after.isr}
-    invariant(after.leader is None or after.leader in members, "P2: the leader is in sync")
-    invariant(members <= set(after.replicas), "P2: who is in sync is a replica")
-    invariant({member.broker for member in after.elr} <= set(after.replicas), "P2: who is eligible is a replica")
+    invariant(after.leader is None or after.leader in members, "CLS-24: the leader is in sync")
+    invariant(members <= set(after.replicas), "CLS-24: who is in sync is a replica")
+    invariant({member.broker for member in after.elr} <= set(after.replicas), "CLS-24: who is eligible is a replica")
 
 
 def broker_compares(brokers: Iterable[BrokerId], image: MetadataImage) -> dict[str, int]:
@@ -135,7 +135,7 @@ def _compares(decision: Decision, image: MetadataImage) -> dict[str, int]:
 
 def _plan(decisions: list[Decision], compares: dict[str, int]) -> PartitionsPlan:
     puts = {
-        partition_key(decision.after.topic_id, decision.after.partition): encode_partition(decision.after)
+        partition_key(decision.after.topic_id, decision.after.partition): encode_record(decision.after)
         for decision in decisions
     }
     return PartitionsPlan(CommitPlan(compares, puts), tuple(decisions))

@@ -8,8 +8,8 @@ emptied of the selection, and at last copies and leaders are evened out over tho
 that lie as they should are left alone.
 
 Invariants:
-X1 every wished set names only the brokers given, and has the size asked for, else the size it had;
-X2 asking again when all moves are done gives no move.
+CLS-26 every wished set names only the brokers given, and has the size asked for, else the size it had;
+CLS-27 asking again when all moves are done gives no move.
 
 Proved by: tests/unit/cluster/test_partition_targets.py, tests/properties/test_placement.py
 """

@@ -10,9 +10,9 @@ last the leaders are chosen from each partition's replicas and evened out. Count
 a topic's load is its own: all partitions of a new topic on a broker that has just been added would be no balance.
 
 Invariants:
-G1 a partition's replicas are as evenly spread over racks as the racks' sizes allow;
-G2 within a rack, and over racks of equal size, the brokers' shares of a topic differ by one replica at most;
-G3 no other choice of leaders among the replicas would be more even.
+CLS-28 a partition's replicas are as evenly spread over racks as the racks' sizes allow;
+CLS-29 within a rack, and over racks of equal size, the brokers' shares of a topic differ by one replica at most;
+CLS-30 no other choice of leaders among the replicas would be more even.
 
 Proved by: tests/unit/cluster/test_placement.py, tests/properties/test_placement.py
 """

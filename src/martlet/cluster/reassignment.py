@@ -11,10 +11,10 @@ replaced by another one keeps what it has copied, as far as the new one still wa
 but by learning that it is no replica any more.
 
 Invariants:
-A1 replicas are dropped only when all that are added are in sync, or when the move is cancelled or replaced; and never
-   a complete one when fewer complete ones than the minimum in sync would remain;
-A2 a cancelled move leaves the replicas that were there before it;
-A3 without a failure every move ends: added replicas that are in sync lead to the last commit.
+CLS-31 replicas are dropped only when all that are added are in sync, or when the move is cancelled or replaced; and
+   never a complete one when fewer complete ones than the minimum in sync would remain;
+CLS-32 a cancelled move leaves the replicas that were there before it;
+CLS-33 without a failure every move ends: added replicas that are in sync lead to the last commit.
 
 Proved by: tests/unit/cluster/test_reassignment.py, tests/properties/test_controller.py
 """
@@ -31,7 +31,7 @@ from martlet.cluster.keys import topic_key
 from martlet.cluster.liveness import BrokerStates
 from martlet.cluster.partition_plans import Decision
 from martlet.cluster.placement import Replicas
-from martlet.cluster.records import PartitionRecord, TopicRecord, encode_topic
+from martlet.cluster.records import PartitionRecord, TopicRecord, encode_record
 from martlet.cluster.replica_decisions import elect_leader, live_member, store_in_sync
 from martlet.cluster.store import CommitPlan
 from martlet.configs.effective import NO_LAYERS, BrokerLayers
@@ -130,7 +130,7 @@ def decide_start(
 
 
 def decide_cancel(topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules) -> Decision:
-    """Go back to the replicas before the move (A2)."""
+    """Go back to the replicas before the move (CLS-32)."""
     where = f"{topic}-{partition.partition}"
     if not is_moving(partition):
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"no move of {where} is under way")
@@ -176,7 +176,7 @@ def decide_all_progress(
 
 
 def decide_progress(topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules) -> Decision | None:
-    """The end of a move, when the time for it has come (A1)."""
+    """The end of a move, when the time for it has come (CLS-31)."""
     if not is_moving(partition) or not has_leader(partition, states):
         return None
     target = wished_replicas(partition)
@@ -194,7 +194,7 @@ def _without(
 ) -> PartitionRecord | None:
     """The partition without these brokers in any set, under another leader if need be.
 
-    None when nobody else may lead, or when it would take away a complete copy that is still needed (A1).
+    None when nobody else may lead, or when it would take away a complete copy that is still needed (CLS-31).
     """
     reduced = replace(
         partition,
@@ -229,4 +229,4 @@ def plan_topic_factor(topic: TopicRecord, partitions: Sequence[PartitionRecord])
         return None
     key = topic_key(topic.name)
     after = replace(topic, replication_factor=factors.pop())
-    return CommitPlan({key: topic.mod_revision}, {key: encode_topic(after)})
+    return CommitPlan({key: topic.mod_revision}, {key: encode_record(after)})

@@ -6,17 +6,17 @@ their defaults, so brokers of neighbouring versions can share a store. `mod_revi
 from, never part of its bytes, and is 0 for a record that was not stored yet.
 
 Invariants:
-R1 the leader of a partition is in its in-sync set, and its entry there names the process that leads;
-R2 a membership entry counts only for the incarnation it names: a restarted broker is out by that alone;
-R3 a value that cannot be read is a StorageFailure naming its key; it is never taken for "nothing there".
+CLS-4 the leader of a partition is in its in-sync set, and its entry there names the process that leads;
+CLS-5 a membership entry counts only for the incarnation it names: a restarted broker is out by that alone;
+CLS-6 a value that cannot be read is a StorageFailure naming its key; it is never taken for "nothing there".
 
 Proved by: tests/unit/cluster/test_cluster_records.py
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from martlet.base.addresses import Address
 from martlet.base.errors import StorageFailure
@@ -27,14 +27,17 @@ from martlet.cluster.keys import (
     read_drain_key,
     read_group_config_key,
     read_live_key,
-    read_partition_key,
+    read_partition_index,
+    read_partition_topic,
     read_unfinished_key,
 )
 from martlet.cluster.store import Entry
 
 T = TypeVar("T")
+Record = TypeVar("Record")
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+_AS_IT_IS: Final[Mapping[str, Any]] = {}
 
 
 class Endpoint(NamedTuple):
@@ -192,7 +195,7 @@ class PartitionRecord:
 
     @property
     def leader_incarnation(self) -> Incarnation | None:
-        """Which process start of the leader was elected (R1)."""
+        """Which process start of the leader was elected (CLS-4)."""
         for member in self.isr:
             if member.broker == self.leader:
                 return member.incarnation
@@ -231,182 +234,22 @@ class GroupConfigRecord:
     mod_revision: int = field(default=0, compare=False)
 
 
-# --- writing
+# --- the JSON form
 
 
-def encode_cluster(record: ClusterRecord) -> bytes:
-    value = {"id": record.cluster_id, "created_at_ms": record.created_at_ms}
-    if record.replica_secret:
-        value["replica_secret"] = record.replica_secret
-    return _write(value)
+def encode_record(record: object) -> bytes:
+    """The bytes that the store keeps of a record."""
+    return _ENCODER.encode(_FORMS[type(record)].written(record)).encode()
 
 
-def encode_broker(record: BrokerRecord) -> bytes:
-    return _write(
-        {
-            "incarnation": record.incarnation,
-            "endpoints": record.endpoints,
-            "broker_listener": record.broker_listener,
-            "rack": record.rack,
-            "clean_since": record.clean_since,
-            "boot_id": record.boot_id,
-            "started_at_ms": record.started_at_ms,
-            "attempt": record.attempt,
-            "same_logs_since": record.same_logs_since,
-            "new_disk_since": record.new_disk_since,
-            "unread": record.unread,
-        }
-    )
-
-
-def encode_live(record: LiveRecord) -> bytes:
-    value = {"incarnation": record.incarnation, "leaving": record.leaving}
-    return _write({**value, "full": True} if record.full else value)
-
-
-def encode_role(record: RoleRecord) -> bytes:
-    return _write({"holder": record.holder})
-
-
-def encode_drain(record: DrainRecord) -> bytes:
-    return _write({"since_ms": record.since_ms})
-
-
-def encode_topic(record: TopicRecord) -> bytes:
-    return _write(
-        {
-            "name": record.name,
-            "id": format_topic_id(record.id),
-            "partitions": record.partition_count,
-            "replication_factor": record.replication_factor,
-            "configs": dict(record.configs),
-            "internal": record.internal,
-            "created_at_ms": record.created_at_ms,
-        }
-    )
-
-
-def encode_partition(record: PartitionRecord) -> bytes:
-    value: dict[str, Any] = {
-        "replicas": record.replicas,
-        "leader": record.leader,
-        "leader_epoch": record.leader_epoch,
-        "isr": record.isr,
-    }
-    # Rare fields are left out: there may be a hundred thousand of these.
-    for name in ("elr", "last_in_sync", "adding", "removing", "log_ends"):
-        if members := getattr(record, name):
-            value[name] = members
-    return _write(value)
-
-
-def encode_unfinished(record: UnfinishedRecord) -> bytes:
-    return _write({"name": record.name, "maker": record.maker})
-
-
-def encode_configs(record: ConfigRecord | GroupConfigRecord) -> bytes:
-    return _write({"configs": dict(record.configs)})
+def decode_record(kind: type[Record], entry: Entry) -> Record:
+    """The record of this kind that the store keeps under the entry's key."""
+    form: _Form[Record] = _FORMS[kind]
+    return _read(entry, lambda value: form.read(entry, value))
 
 
 def encode_counter(next_number: int) -> bytes:
     return str(next_number).encode()
-
-
-# --- reading
-
-
-def decode_cluster(entry: Entry) -> ClusterRecord:
-    return _read(
-        entry,
-        lambda value: ClusterRecord(value["id"], value.get("created_at_ms", 0), str(value.get("replica_secret", ""))),
-    )
-
-
-def decode_broker(entry: Entry) -> BrokerRecord:
-    return _read(
-        entry,
-        lambda value: BrokerRecord(
-            id=read_broker_key(entry.key),
-            incarnation=Incarnation(int(value["incarnation"])),
-            endpoints=tuple(Endpoint(*endpoint[:4]) for endpoint in value.get("endpoints", ())),
-            broker_listener=str(value.get("broker_listener", "")),
-            rack=value.get("rack"),
-            clean_since=value.get("clean_since"),
-            boot_id=value.get("boot_id", ""),
-            started_at_ms=value.get("started_at_ms", 0),
-            attempt=str(value.get("attempt", "")),
-            same_logs_since=value.get("same_logs_since"),
-            new_disk_since=value.get("new_disk_since"),
-            unread=bool(value.get("unread", False)),
-            mod_revision=entry.mod_revision,
-        ),
-    )
-
-
-def decode_live(entry: Entry) -> LiveRecord:
-    return _read(
-        entry,
-        lambda value: LiveRecord(
-            read_live_key(entry.key),
-            Incarnation(int(value["incarnation"])),
-            bool(value.get("leaving", False)),
-            bool(value.get("full", False)),
-            entry.mod_revision,
-        ),
-    )
-
-
-def decode_role(entry: Entry) -> RoleRecord:
-    return _read(entry, lambda value: RoleRecord(_members([value["holder"]])[0], entry.mod_revision))
-
-
-def decode_drain(entry: Entry) -> DrainRecord:
-    return _read(
-        entry, lambda value: DrainRecord(read_drain_key(entry.key), int(value.get("since_ms", 0)), entry.mod_revision)
-    )
-
-
-def decode_topic(entry: Entry) -> TopicRecord:
-    return _read(
-        entry,
-        lambda value: TopicRecord(
-            name=value["name"],
-            id=parse_topic_id(value["id"]),
-            partition_count=int(value["partitions"]),
-            replication_factor=int(value["replication_factor"]),
-            configs=value.get("configs", {}),
-            internal=value.get("internal", False),
-            created_at_ms=value.get("created_at_ms", 0),
-            mod_revision=entry.mod_revision,
-        ),
-    )
-
-
-def decode_partition(entry: Entry) -> PartitionRecord:
-    return _read(entry, lambda value: _partition(entry, value))
-
-
-def decode_unfinished(entry: Entry) -> UnfinishedRecord:
-    return _read(
-        entry,
-        lambda value: UnfinishedRecord(
-            read_unfinished_key(entry.key), value["name"], Member(*value["maker"]), entry.mod_revision
-        ),
-    )
-
-
-def decode_configs(entry: Entry) -> ConfigRecord:
-    return _read(
-        entry,
-        lambda value: ConfigRecord(read_broker_config_key(entry.key), value.get("configs", {}), entry.mod_revision),
-    )
-
-
-def decode_group_configs(entry: Entry) -> GroupConfigRecord:
-    return _read(
-        entry,
-        lambda value: GroupConfigRecord(read_group_config_key(entry.key), value.get("configs", {}), entry.mod_revision),
-    )
 
 
 def decode_counter(entry: Entry | None) -> int:
@@ -414,23 +257,71 @@ def decode_counter(entry: Entry | None) -> int:
     return 0 if entry is None else _read(entry, int)
 
 
-def _partition(entry: Entry, value: dict[str, Any]) -> PartitionRecord:
-    topic_id, index = read_partition_key(entry.key)
-    leader = value["leader"]
-    return PartitionRecord(
-        topic_id=topic_id,
-        partition=index,
-        replicas=tuple(value["replicas"]),
-        leader=None if leader is None else BrokerId(int(leader)),
-        leader_epoch=LeaderEpoch(int(value["leader_epoch"])),
-        isr=_members(value["isr"]),
-        elr=_members(value.get("elr", ())),
-        last_in_sync=_members(value.get("last_in_sync", ())),
-        adding=tuple(value.get("adding", ())),
-        removing=tuple(value.get("removing", ())),
-        log_ends=_log_ends(value.get("log_ends", ())),
-        mod_revision=entry.mod_revision,
-    )
+def _read(entry: Entry, build: Callable[[Any], T]) -> T:
+    try:
+        return build(json.loads(str(entry.value, "utf-8")))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StorageFailure(
+            f"the metadata under {entry.key!r} cannot be read ({type(error).__name__}: {error}); "
+            "it was written by another version or is damaged"
+        ) from error
+
+
+class _Form(Generic[Record]):
+    """One kind of record: what its key says, and its other fields, under their own names and as they are by default.
+
+    A field with a default may be missing, and one without is a TypeError then. A rare one is not written while it is
+    false or empty: there may be a hundred thousand partitions.
+    """
+
+    def __init__(
+        self,
+        kind: type[Record],
+        key: Mapping[str, Callable[[str], Any]],
+        *,
+        names: Mapping[str, str] = _AS_IT_IS,
+        read: Mapping[str, Callable[[Any], Any]] = _AS_IT_IS,
+        write: Mapping[str, Callable[[Any], Any]] = _AS_IT_IS,
+        rare: Collection[str] = (),
+    ) -> None:
+        self.kind = kind
+        self._key = tuple(key.items())
+        declared = fields(cast("Any", kind))
+        stored = [each.name for each in declared if each.name not in key and each.name != "mod_revision"]
+        self._has_revision = len(stored) + len(key) < len(declared)
+        self._writers = [(name, names.get(name, name), write.get(name), name in rare) for name in stored]
+        self._readers = {names.get(name, name): (name, read.get(name)) for name in stored}
+
+    def written(self, record: object) -> dict[str, Any]:
+        value = {}
+        for attribute, name, write, is_rare in self._writers:
+            content = getattr(record, attribute)
+            if content or not is_rare:
+                value[name] = content if write is None else write(content)
+        return value
+
+    def read(self, entry: Entry, value: Any) -> Record:
+        found = {attribute: read(entry.key) for attribute, read in self._key}
+        for name, content in value.items():
+            if reader := self._readers.get(name):
+                attribute, read = reader
+                found[attribute] = content if read is None else read(content)
+        if self._has_revision:
+            found["mod_revision"] = entry.mod_revision
+        return self.kind(**found)
+
+
+def _broker_or_none(value: Any) -> BrokerId | None:
+    return None if value is None else BrokerId(int(value))
+
+
+def _endpoints(values: Sequence[Sequence[Any]]) -> tuple[Endpoint, ...]:
+    return tuple([Endpoint(*value[:4]) for value in values])
+
+
+def _member(pair: Sequence[int]) -> Member:
+    broker, incarnation = pair
+    return Member(BrokerId(broker), Incarnation(incarnation))
 
 
 def _members(pairs: Sequence[Sequence[int]]) -> tuple[Member, ...]:
@@ -446,15 +337,45 @@ def _log_ends(values: Sequence[Sequence[int]]) -> tuple[LogEnd, ...]:
     )
 
 
-def _write(value: dict[str, Any]) -> bytes:
-    return _ENCODER.encode(value).encode()
-
-
-def _read(entry: Entry, build: Callable[[Any], T]) -> T:
-    try:
-        return build(json.loads(str(entry.value, "utf-8")))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StorageFailure(
-            f"the metadata under {entry.key!r} cannot be read ({type(error).__name__}: {error}); "
-            "it was written by another version or is damaged"
-        ) from error
+_FORMS: Final[Mapping[type, _Form[Any]]] = {
+    form.kind: form
+    for form in (
+        _Form(ClusterRecord, {}, names={"cluster_id": "id"}, read={"replica_secret": str}, rare={"replica_secret"}),
+        _Form(
+            BrokerRecord,
+            {"id": read_broker_key},
+            read={"incarnation": int, "endpoints": _endpoints, "attempt": str, "unread": bool, "broker_listener": str},
+        ),
+        _Form(
+            LiveRecord,
+            {"broker": read_live_key},
+            read={"incarnation": int, "leaving": bool, "full": bool},
+            rare={"full"},
+        ),
+        _Form(RoleRecord, {}, read={"holder": _member}),
+        _Form(DrainRecord, {"broker": read_drain_key}, read={"since_ms": int}),
+        _Form(
+            TopicRecord,
+            {},
+            names={"partition_count": "partitions"},
+            read={"id": parse_topic_id, "partition_count": int, "replication_factor": int},
+            write={"id": format_topic_id, "configs": dict},
+        ),
+        _Form(
+            PartitionRecord,
+            {"topic_id": read_partition_topic, "partition": read_partition_index},
+            read={
+                "replicas": tuple,
+                "leader": _broker_or_none,
+                "leader_epoch": int,
+                **dict.fromkeys(("isr", "elr", "last_in_sync"), _members),
+                **dict.fromkeys(("adding", "removing"), tuple),
+                "log_ends": _log_ends,
+            },
+            rare={"elr", "last_in_sync", "adding", "removing", "log_ends"},
+        ),
+        _Form(UnfinishedRecord, {"topic_id": read_unfinished_key}, read={"maker": _member}),
+        _Form(ConfigRecord, {"broker": read_broker_config_key}, write={"configs": dict}),
+        _Form(GroupConfigRecord, {"group": read_group_config_key}, write={"configs": dict}),
+    )
+}

@@ -8,10 +8,10 @@ never making a partition's spread over racks worse. To empty a broker, each of i
 spread best, and these moves are then evened out. Leaders are evened out last: that changes only the replicas' order.
 
 Invariants:
-W1 nothing moves that is not needed, and a wished set of replicas is as large as the present one unless its size is
+CLS-34 nothing moves that is not needed, and a wished set of replicas is as large as the present one unless its size is
    what is to change;
-W2 no partition is less evenly spread over racks than before, as far as the brokers that are left allow;
-W3 without racks, balancing ends with brokers that differ by one replica at most.
+CLS-35 no partition is less evenly spread over racks than before, as far as the brokers that are left allow;
+CLS-36 without racks, balancing ends with brokers that differ by one replica at most.
 
 Proved by: tests/unit/cluster/test_replica_balance.py, tests/properties/test_placement.py
 """

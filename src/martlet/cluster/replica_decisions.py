@@ -3,7 +3,7 @@
 Rules: pure functions from records to records; whoever calls them commits the result by compare-and-swap on the
 partition's record and on the records of the brokers it relies on.
 
-How it works: a membership entry names a process (R2 of `records.py`). It counts while that very process is registered,
+How it works: a membership entry names a process (CLS-5). It counts while that very process is registered,
 or all its successors have proven that the log lost nothing. When fewer replicas than the minimum are in sync, the high
 watermark stands still, so whoever leaves the in-sync set then still holds all that was ever acknowledged: such replicas
 are *eligible* (the ELR of KIP-966) and may lead when nobody in sync is left. Where somebody is to lead who may lack
@@ -12,10 +12,10 @@ before, the last one to leave ahead, then whoever never was; last come empty and
 said how far their logs go (`log_ends.py`), that decides instead, the latest epoch first.
 
 Invariants:
-E1 a leader is chosen from the in-sync set, else from the eligible ones; from others only where the topic allows it;
-E2 an election raises the leader epoch by one; a change of the in-sync set keeps it;
-E3 the leader is in the in-sync set, under its present incarnation;
-E4 while fewer than the minimum are in sync, a replica that leaves the set is eligible; with enough in sync, none is.
+CLS-37 a leader is chosen from the in-sync set, else from the eligible ones; from others only where the topic allows it;
+CLS-38 an election raises the leader epoch by one; a change of the in-sync set keeps it;
+CLS-39 the leader is in the in-sync set, under its present incarnation;
+CLS-40 a replica that leaves the set while fewer than the minimum are in sync is eligible; with enough in sync none is.
 
 Proved by: tests/unit/cluster/test_replica_decisions.py, tests/properties/test_replication.py
 """
@@ -46,7 +46,7 @@ def live_member(entry: Member, live: Mapping[BrokerId, BrokerRecord]) -> Member 
 
 def store_in_sync(partition: PartitionRecord, members: Collection[Member], min_in_sync: int) -> PartitionRecord:
     """The partition with the in-sync set that its leader proposes."""
-    invariant(any(member.broker == partition.leader for member in members), "E3: the leader is in sync")
+    invariant(any(member.broker == partition.leader for member in members), "CLS-39: the leader is in sync")
     ordered = _in_replica_order(partition, members)
     eligible = _eligible(partition, ordered, min_in_sync)
     return replace(partition, isr=ordered, elr=eligible, last_in_sync=_last_in_sync(partition, (*ordered, *eligible)))
@@ -104,7 +104,7 @@ def _led_by_nobody(partition: PartitionRecord) -> PartitionRecord:
 
 
 def _eligible(partition: PartitionRecord, in_sync: Collection[Member], min_in_sync: int) -> tuple[Member, ...]:
-    """Who, besides those in sync, holds everything acknowledged (E4)."""
+    """Who, besides those in sync, holds everything acknowledged (CLS-40)."""
     if len(in_sync) >= min(min_in_sync, len(partition.replicas)):
         return ()
     brokers = {member.broker for member in in_sync}

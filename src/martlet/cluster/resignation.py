@@ -9,9 +9,9 @@ counts what a follower has fetched in this leader epoch; in a new one it begins 
 the one before. So it cannot take the follower back on the strength of the copy that is gone.
 
 Invariants:
-S1 afterwards the broker is in no set, and somebody else who is complete and alive leads, in a new leader epoch;
-S2 where nobody else is complete and alive there is no plan: then this copy is the best there is; nor where the disk is
-   full, because no other copy could be made in its place.
+CLS-41 afterwards the broker is in no set, and another complete, living replica leads, in a new leader epoch;
+CLS-42 without another complete, living replica there is no plan: this one is the best there is; nor on a full disk,
+   because no other could be made in its place.
 
 Proved by: tests/unit/cluster/test_resignation.py, tests/properties/test_resignation.py
 """
@@ -50,7 +50,7 @@ def resign(
 def plan_resignation(
     topic: str, partition: PartitionRecord, me: Member, image: MetadataImage, states: BrokerStates, rules: TopicRules
 ) -> CommitPlan | None:
-    """Take this process's copy out of the partition's sets; None while that is not safe (S2), or not its business."""
+    """Take this process's replica out of the partition's sets; None while that is not safe (CLS-42), or it has none."""
     registered = image.broker(me.broker)
     if registered is None or registered.incarnation != me.incarnation or me.broker not in partition.replicas:
         return None

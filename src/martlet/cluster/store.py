@@ -9,12 +9,12 @@ when it does not exist, so "must not exist" and "must be as I read it" are the s
 out whole revisions in order. Puts can hang on a lease: when it expires, its keys go.
 
 Invariants:
-S1 a commit applies wholly or not at all, and what succeeded is durable when the call returns;
-S2 revisions never go back, over restarts included; a key's `mod_revision` is never reused;
-S3 reads see every commit that returned before them, by whichever process;
-S4 a watch delivers each revision after its start once, whole and in order, or raises `RevisionCompacted`;
-S5 a watch reaches every revision that any call of this store has returned, if need be by an empty `Change`;
-S6 a lease id is never reused, and an expired lease never comes back to life.
+STO-1 a commit applies wholly or not at all, and what succeeded is durable when the call returns;
+STO-2 revisions never go back, over restarts included; a key's `mod_revision` is never reused;
+STO-3 reads see every commit that returned before them, by whichever process;
+STO-4 a watch delivers each revision after its start once, whole and in order, or raises `RevisionCompacted`;
+STO-5 a watch reaches every revision that any call of this store has returned, if need be by an empty `Change`;
+STO-6 a lease id is never reused, and an expired lease never comes back to life.
 
 The errors:
 

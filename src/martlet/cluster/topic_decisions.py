@@ -8,11 +8,11 @@ as a whole. Partitions are written in portions that fit a commit. A topic of one
 larger one begins with an `unfinished` record (the intent), each portion compares that intent, and the last
 commit writes the topic's record and removes the intent: the topic appears at once or never, and what a dead
 maker left can be removed without harming a living one. Growth works alike, guarded by the topic's own record. Every
-commit also compares the brokers that are given replicas (T1 of `topic_placement.py`).
+commit also compares the brokers that are given replicas (CLS-45).
 
 Invariants:
-C1 a topic is visible only with all its partitions (K1 of `keys.py`);
-C2 a partition begins at leader epoch 0 under an id that no topic had before.
+CLS-43 a topic is visible only with all its partitions (CLS-7);
+CLS-44 a partition begins at leader epoch 0 under an id that no topic had before.
 
 Proved by: tests/unit/cluster/test_topic_decisions.py, tests/unit/broker/test_topic_admin.py
 """
@@ -27,14 +27,7 @@ from martlet.base.invariant import invariant
 from martlet.cluster.controller_decisions import topic_rules
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import partition_key, partition_prefix, topic_key, unfinished_key
-from martlet.cluster.records import (
-    PartitionRecord,
-    TopicRecord,
-    UnfinishedRecord,
-    encode_partition,
-    encode_topic,
-    encode_unfinished,
-)
+from martlet.cluster.records import PartitionRecord, TopicRecord, UnfinishedRecord, encode_record
 from martlet.cluster.store import CommitPlan
 from martlet.cluster.topic_names import check_topic_name, is_internal_topic, looks_internal
 from martlet.cluster.topic_placement import Layout, bad_assignment, check_layout, choose_layout
@@ -117,7 +110,7 @@ def plan_topic(design: TopicDesign) -> CommitPlan:
     """The one commit that makes a topic of one portion."""
     invariant(not design.is_large, "a topic made by one commit fits it")
     key = topic_key(design.record.name)
-    puts = {key: encode_topic(design.record), **_puts(design.partitions)}
+    puts = {key: encode_record(design.record), **_puts(design.partitions)}
     return CommitPlan(compares={key: 0, **design.guards}, puts=puts)
 
 
@@ -125,7 +118,7 @@ def plan_large_topic_start(design: TopicDesign, maker: Member) -> CommitPlan:
     """The first commit of a large topic: the intent. Its revision guards the rest."""
     key = unfinished_key(design.record.id)
     intent = UnfinishedRecord(design.record.id, design.record.name, maker)
-    return CommitPlan(compares={key: 0, topic_key(design.record.name): 0}, puts={key: encode_unfinished(intent)})
+    return CommitPlan(compares={key: 0, topic_key(design.record.name): 0}, puts={key: encode_record(intent)})
 
 
 def plan_large_topic_rest(design: TopicDesign, intent_revision: int) -> Iterator[CommitPlan]:
@@ -134,7 +127,7 @@ def plan_large_topic_rest(design: TopicDesign, intent_revision: int) -> Iterator
     guards = {intent: intent_revision, **design.guards}
     for portion in _portions(design.partitions):
         yield CommitPlan(compares=guards, puts=_puts(portion))
-    yield CommitPlan(compares={**guards, key: 0}, puts={key: encode_topic(design.record)}, deletes=(intent,))
+    yield CommitPlan(compares={**guards, key: 0}, puts={key: encode_record(design.record)}, deletes=(intent,))
 
 
 def plan_unfinished_removal(intent: UnfinishedRecord) -> CommitPlan:
@@ -195,13 +188,13 @@ def plan_growth(design: TopicDesign) -> Iterator[CommitPlan]:
     *early, last = _portions(design.partitions)
     for portion in early:
         yield CommitPlan(compares=guard, puts=_puts(portion))
-    yield CommitPlan(compares=guard, puts={key: encode_topic(design.record), **_puts(last)})
+    yield CommitPlan(compares=guard, puts={key: encode_record(design.record), **_puts(last)})
 
 
 def plan_topic_configs(topic: TopicRecord, configs: Mapping[str, str]) -> CommitPlan:
     """Give the topic these settings, already checked, in place of those it has."""
     key = topic_key(topic.name)
-    return CommitPlan(compares={key: topic.mod_revision}, puts={key: encode_topic(replace(topic, configs=configs))})
+    return CommitPlan(compares={key: topic.mod_revision}, puts={key: encode_record(replace(topic, configs=configs))})
 
 
 def plan_deletion(topic: TopicRecord) -> CommitPlan:
@@ -292,4 +285,4 @@ def _portions(partitions: Sequence[PartitionRecord]) -> Iterator[Sequence[Partit
 
 
 def _puts(partitions: Sequence[PartitionRecord]) -> dict[str, bytes]:
-    return {partition_key(record.topic_id, record.partition): encode_partition(record) for record in partitions}
+    return {partition_key(record.topic_id, record.partition): encode_record(record) for record in partitions}

@@ -10,9 +10,9 @@ eligible: nothing is acknowledged before there are enough, so who has nothing ha
 compares, for each broker named, its registration, its leased key and its drain mark as they were seen.
 
 Invariants:
-T1 no replica is given to a broker that has left, been replaced or been marked for draining since the layout was made;
-T2 every new partition has a leader that is alive, and only processes that are alive are in sync;
-T3 a layout names at most `SITES_MAX` brokers, so that its comparisons fit into one commit.
+CLS-45 no replica is placed on a broker that left, was replaced or was marked for draining since the layout was made;
+CLS-46 every new partition has a leader that is alive, and only processes that are alive are in sync;
+CLS-47 a layout names at most `SITES_MAX` brokers, so that its comparisons fit into one commit.
 
 Proved by: tests/unit/cluster/test_topic_placement.py, tests/unit/cluster/test_topic_decisions.py
 """
@@ -45,14 +45,14 @@ class Layout:
     in_sync: Mapping[BrokerId, BrokerRecord] = field(default_factory=dict)
     away: Mapping[BrokerId, BrokerRecord] = field(default_factory=dict)
     guards: Mapping[str, int] = field(default_factory=dict)
-    """What every commit of the layout compares (T1)."""
+    """What every commit of the layout compares (CLS-45)."""
 
     @property
     def replication_factor(self) -> int:
         return len(self.placed[0])
 
     def partition(self, topic_id: TopicId, index: int, replicas: Replicas, min_in_sync: int) -> PartitionRecord:
-        """A partition as it begins: at epoch 0, led by the first of its replicas that is there (T2)."""
+        """A partition as it begins: at epoch 0, led by the first of its replicas that is there (CLS-46)."""
         isr = _members(replicas, self.in_sync)
         has_enough = len(isr) >= min(min_in_sync, len(replicas))
         return PartitionRecord(
@@ -134,7 +134,7 @@ def _load(image: MetadataImage) -> Counter[BrokerId]:
 
 
 def _nearest_sites(sites: list[Site], load: Mapping[BrokerId, int]) -> list[Site]:
-    """All of them, or in a very large cluster those that hold least, from all racks alike (T3)."""
+    """All of them, or in a very large cluster those that hold least, from all racks alike (CLS-47)."""
     if len(sites) <= SITES_MAX:
         return sites
     taken: Counter[str | None] = Counter()

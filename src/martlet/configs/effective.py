@@ -10,7 +10,7 @@ because there are thousands of topics and few of them are ever asked.
 The synonyms shown are Kafka's: of the names at the broker the first one and those after it, and so none at all while
 only an older name, such as `log.retention.hours`, gives the value.
 
-Invariant: (V1) every value handed out was read by its definition without complaint: a stored value that this version
+Invariant: (CFG-1) every value handed out was read by its definition without complaint: a stored value that this version
 refuses (another version wrote it) counts as not set.
 
 Proved by: tests/unit/configs/test_effective.py

@@ -7,7 +7,7 @@ sure that its leader still leads.
 How it works: a commit is one etcd transaction, whose comparisons and changes are the port's own. A listing is read in
 pages, all as of the revision of the first; if etcd forgets that revision meanwhile, the listing is begun again.
 
-Invariants: S1–S6 of `martlet.cluster.store`.
+Invariants: STO-1 to STO-6 of `martlet.cluster.store`.
 
 Proved by: tests/stores/, tests/unit/stores/
 """
@@ -137,7 +137,7 @@ class EtcdStore:
             raise StoreUnavailable(f"etcd's answer makes no sense: {error}") from error
 
     def _promise(self, revision: int) -> None:
-        """A caller is told this revision: every watch must reach it (S5)."""
+        """A caller is told this revision: every watch must reach it (STO-5)."""
         if revision > self._promised:
             self._promised = revision
             for watch in self._watches:

@@ -1,6 +1,6 @@
 """Calls to an etcd cluster through its JSON gateway: fail-over, authentication, and the checks on every answer.
 
-Rules: knows the gateway's ways and no key. A read is tried on every member, a write is sent at most once (G1): when
+Rules: knows the gateway's ways and no key. A read is tried on every member, a write is sent at most once (STO-7): when
 its answer is lost, the outcome is unknown and stays so for the caller to find out.
 
 How it works: the members form a ring. Calls go to the current one; whoever fails to answer makes the next one
@@ -8,8 +8,8 @@ current. With a user, a token is fetched before the first call and whenever etcd
 for its token was not carried out, so it is made again.
 
 Invariants:
-G1 a write is sent again only after an answer that says it was not carried out;
-G2 every answer is from the cluster found at the start, and one to a call made after revision r was known is of
+STO-7 a write is sent again only after an answer that says it was not carried out;
+STO-8 every answer is from the cluster found at the start, and one to a call made after revision r was known is of
    revision r or later; an answer that breaks this ends all use of the store.
 
 Proved by: tests/unit/stores/test_etcd_gateway.py, tests/stores/
@@ -148,7 +148,7 @@ class EtcdGateway:
         raise _nobody_answers(faults)
 
     async def write(self, path: str, body: bytes) -> JsonObject:
-        """A call with an effect, sent to one member once (G1)."""
+        """A call with an effect, sent to one member once (STO-7)."""
         call = _Call(path, body, self.limits.request_seconds, False)
         faults: list[_Fault] = []
         async with self._turn(False):
@@ -182,7 +182,7 @@ class EtcdGateway:
         self._move_on_from(stream.member)
 
     def check_cluster(self, header: JsonObject, endpoint: object) -> None:
-        """G2, the first half."""
+        """STO-8, the first half."""
         found = as_number(header.get("cluster_id"), "cluster_id")
         if self._cluster_id is None:
             self._cluster_id = found
@@ -266,7 +266,7 @@ class EtcdGateway:
         raise CallFailed(fault, member.endpoint)
 
     def _check_revision(self, found: int, known: int, endpoint: object) -> None:
-        """G2, the second half."""
+        """STO-8, the second half."""
         if found < known:
             self._failure = StoreReplaced(
                 f"etcd at {endpoint} is at revision {found} but was at {known}: it was restored from a backup or "

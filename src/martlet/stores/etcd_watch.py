@@ -5,18 +5,18 @@ shows up in it, and the order of revisions is the stream's.
 
 How it works: the stream is asked to begin at the last revision delivered, not after it, and what is known already is
 dropped. etcd forgets deletions of the very revision it compacts to and does not say so; asked this way it answers
-that the history is gone (W1). When a connection breaks, the next member is asked the same from where we are (W2).
+that the history is gone (STO-9). When a connection breaks, the next member continues from where we are (STO-10).
 
 Revisions of strangers in the same etcd do not show up under our root, and a stream that has died looks like one on
 which nothing happens. A guard takes care of both: when the watch has not reached a revision that a caller of the
 store was told, or that a periodic read has found, it writes the tick key. The tick comes down the stream, which makes
-the watch reach a later revision, or it does not, and the stream is dead and replaced (W3). An etcd of our own sees
+the watch reach a later revision, or it does not, and the stream is dead and replaced (STO-11). An etcd of our own sees
 hardly any ticks.
 
-Invariants: S4 and S5 of `martlet.cluster.store`.
-W1 a revision is delivered whole or not at all;
-W2 the next revision asked for is the last one delivered, never one that a header named;
-W3 a stream that delivers nothing is replaced within twice `probe_seconds` of the first missing revision.
+Invariants: STO-4 and STO-5 of `martlet.cluster.store`.
+STO-9 a revision is delivered whole or not at all;
+STO-10 the next revision asked for is the last one delivered, never one that a header named;
+STO-11 a stream that delivers nothing is replaced within twice `probe_seconds` of the first missing revision.
 
 Proved by: tests/unit/stores/test_etcd_streams.py, tests/stores/test_etcd_watch.py
 """
@@ -70,7 +70,7 @@ class EtcdWatch:
         self._failure: MartletError | None = None
 
     def promise(self, revision: int) -> None:
-        """A caller of the store was told this revision, so the watch must reach it soon (S5)."""
+        """A caller of the store was told this revision, so the watch must reach it soon (STO-5)."""
         if revision > self._promised:
             self._promised = revision
             self._promise_made.set()

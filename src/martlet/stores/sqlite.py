@@ -9,7 +9,7 @@ shared, within the poll interval after a commit of another one (a look at the fi
 made only while somebody watches). The thread also ends leases when their time is over; with neither leases nor
 other processes it sleeps until it is called.
 
-Invariants: S1–S6 of `martlet.cluster.store`.
+Invariants: STO-1 to STO-6 of `martlet.cluster.store`.
 
 Proved by: tests/unit/stores/, tests/properties/test_meta_store.py
 """

@@ -20,8 +20,8 @@ While no broker has the file open, another one keeps the log's place. So a broke
 changes made on a disk on which others have left nothing. Without that every broker of the host would act no more, and
 refuse even its readers, for want of a few bytes.
 
-Invariants: S1–S6 of `martlet.cluster.store`; and (Q1) after a COMMIT failed in a way that leaves its fate open, this
-connection does nothing more.
+Invariants: STO-1 to STO-6 of `martlet.cluster.store`, and
+STO-12 after a COMMIT failed in a way that leaves its fate open, this connection does nothing more.
 
 Proved by: tests/unit/stores/, tests/properties/test_meta_store.py
 """
@@ -377,7 +377,7 @@ class SqliteDatabase:
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
-        """Turn the driver's errors into ours, and let a connection in doubt do nothing (Q1)."""
+        """Turn the driver's errors into ours, and let a connection in doubt do nothing (STO-12)."""
         if self._failure is not None:
             raise StorageFailure(self._failure)
         try:

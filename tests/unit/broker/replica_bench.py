@@ -21,7 +21,7 @@ from martlet.broker.following.request import ReplicaIdentity
 from martlet.broker.partitions.flush_policy import FlushMode, FlushPolicy
 from martlet.broker.partitions.follower_log import ReplicaLog
 from martlet.cluster.keys import broker_key
-from martlet.cluster.records import BrokerRecord, Endpoint, encode_broker
+from martlet.cluster.records import BrokerRecord, Endpoint, encode_record
 from martlet.cluster.store import CommitPlan
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
@@ -314,7 +314,7 @@ class FetchingBench:
     def register(self, leader: FakeLeader, incarnation: int) -> None:
         endpoint = Endpoint("kafka", leader.address.host, leader.address.port)
         record = BrokerRecord(BrokerId(leader.broker_id), Incarnation(incarnation), (endpoint,))
-        delta = self.store.commit(CommitPlan(puts={broker_key(record.id): encode_broker(record)}))
+        delta = self.store.commit(CommitPlan(puts={broker_key(record.id): encode_record(record)}))
         self.fetching.follow_brokers(delta)
 
     def follow(

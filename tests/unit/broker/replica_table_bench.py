@@ -35,11 +35,7 @@ from martlet.cluster.records import (
     LiveRecord,
     PartitionRecord,
     TopicRecord,
-    encode_broker,
-    encode_cluster,
-    encode_live,
-    encode_partition,
-    encode_topic,
+    encode_record,
 )
 from martlet.cluster.store import CommitPlan
 from martlet.log.log_directory import LogDirectory
@@ -207,12 +203,12 @@ class ReplicaTableBench:
 
     def store(self, *records: PartitionRecord, configs: dict[str, str] | None = None) -> None:
         """The store's word on `orders` is this now."""
-        values = {partition_key(one.topic_id, one.partition): encode_partition(one) for one in records}
+        values = {partition_key(one.topic_id, one.partition): encode_record(one) for one in records}
         known = self.metadata.image.topic("orders")
         if known is None or configs is not None:
             count = known.partition_count if known is not None else len(records)
             topic = TopicRecord("orders", TOPIC_ID, count, 3, configs or {})
-            values[topic_key("orders")] = encode_topic(topic)
+            values[topic_key("orders")] = encode_record(topic)
         delta = self.metadata.commit(CommitPlan(puts=values))
         follow_metadata(self.table, self.metadata.image, delta)
 
@@ -316,11 +312,11 @@ async def replica_table(
 def new_store() -> FollowedStore:
     """Three brokers in three racks, all alive."""
     store = FollowedStore()
-    values = {CLUSTER_KEY: encode_cluster(ClusterRecord("cluster", 0, SECRET))}
+    values = {CLUSTER_KEY: encode_record(ClusterRecord("cluster", 0, SECRET))}
     for member in ALL:
         endpoint = Endpoint("kafka", f"host{member.broker}", 9_000 + member.broker)
         broker = BrokerRecord(member.broker, member.incarnation, (endpoint,), rack=f"r{member.broker}")
-        values[broker_key(member.broker)] = encode_broker(broker)
-        values[live_key(member.broker)] = encode_live(LiveRecord(*member))
+        values[broker_key(member.broker)] = encode_record(broker)
+        values[live_key(member.broker)] = encode_record(LiveRecord(*member))
     store.commit(CommitPlan(puts=values))
     return store

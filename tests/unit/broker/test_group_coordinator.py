@@ -15,7 +15,7 @@ from martlet.broker.coordinators.shard_log import PartitionShardLog
 from martlet.broker.ground.disk_space import DiskSpace
 from martlet.broker.partitions.partition import Partition
 from martlet.cluster.keys import partition_key, partition_prefix, topic_key
-from martlet.cluster.records import PartitionRecord, encode_partition
+from martlet.cluster.records import PartitionRecord, encode_record
 from martlet.cluster.store import CommitPlan, commit_plan
 from martlet.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from martlet.wire.batch import build_batch, read_batch_header
@@ -84,7 +84,7 @@ async def change_partition(
     record = bench.metadata.image.partition(CONSUMER_OFFSETS_TOPIC, partition_of_key(group, PARTITIONS))
     assert record is not None
     key = partition_key(record.topic_id, record.partition)
-    plan = CommitPlan(compares={key: record.mod_revision}, puts={key: encode_partition(change(record))})
+    plan = CommitPlan(compares={key: record.mod_revision}, puts={key: encode_record(change(record))})
     result = await commit_plan(bench.metadata.store, plan)
     await bench.metadata.feed.wait_applied(result.revision)
 

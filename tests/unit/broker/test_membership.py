@@ -14,7 +14,7 @@ from martlet.broker.membership.broker_registration import elect_own_partitions
 from martlet.broker.membership.identity_file import IDENTITY_FILE
 from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.cluster.keys import broker_key, live_key
-from martlet.cluster.records import decode_broker
+from martlet.cluster.records import BrokerRecord, decode_record
 from tests.unit.broker.simulated_members import LEASE_MS, LOG_DIRECTORY, SimMember, in_sync_of, start_members
 
 
@@ -146,7 +146,7 @@ def is_registered_after(world: SimWorld, before: int) -> bool:
 
 
 def stored_incarnation(world: SimWorld) -> int:
-    return decode_broker(world.store_server.state.entries[broker_key(BrokerId(1))]).incarnation
+    return decode_record(BrokerRecord, world.store_server.state.entries[broker_key(BrokerId(1))]).incarnation
 
 
 def test_a_broker_vouches_for_nothing_after_a_power_loss() -> None:

@@ -10,7 +10,7 @@ from martlet.base.errors import StorageFailure
 from martlet.broker.membership.metadata_feed import MetadataFeed
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.keys import CLUSTER_KEY, topic_key
-from martlet.cluster.records import ClusterRecord, encode_cluster
+from martlet.cluster.records import ClusterRecord, encode_record
 from martlet.cluster.store import StoreClosed, StoreReplaced, StoreUnavailable
 from tests.unit.cluster.images import FollowedStore, partition, puts, topic
 
@@ -122,7 +122,7 @@ async def test_a_damaged_value_is_reported_with_its_key() -> None:
 
 
 async def _with_cluster(feeding: Feeding) -> None:
-    await feeding.writer.commit({}, {CLUSTER_KEY: encode_cluster(ClusterRecord("mine", 1))})
+    await feeding.writer.commit({}, {CLUSTER_KEY: encode_record(ClusterRecord("mine", 1))})
     await feeding.feed.wait_applied(await feeding.write("t", 1))
     feeding.heard.clear()
 
@@ -138,7 +138,7 @@ async def test_a_store_that_holds_another_cluster_or_none_any_more_ends_the_feed
     if by_listing:
         feeding.store.disconnect()
         await asyncio.sleep(0.01)
-    changed = {} if other is None else {CLUSTER_KEY: encode_cluster(ClusterRecord(other, 2))}
+    changed = {} if other is None else {CLUSTER_KEY: encode_record(ClusterRecord(other, 2))}
     deleted = [CLUSTER_KEY] if other is None else []
     await feeding.writer.commit({}, changed, [*deleted, topic_key("t")])
     if by_listing:

@@ -20,7 +20,7 @@ from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import live_key, partition_key
 from martlet.cluster.liveness import plan_alive
 from martlet.cluster.partition_plans import PORTION
-from martlet.cluster.records import PartitionRecord, encode_partition
+from martlet.cluster.records import PartitionRecord, encode_record
 from martlet.cluster.store import CommitPlan, CommitResult, LeaseId, StoreUnavailable, UnknownOutcome, commit_plan
 from martlet.cluster.topic_decisions import TopicWish
 from martlet.configs.effective import NO_LAYERS
@@ -245,7 +245,7 @@ def _without(bench: Bench, broker: int) -> CommitPlan:
     record = bench.partition()
     left = replace(record, isr=tuple(member for member in record.isr if member.broker != broker))
     key = partition_key(record.topic_id, record.partition)
-    return CommitPlan({key: record.mod_revision}, {key: encode_partition(left)})
+    return CommitPlan({key: record.mod_revision}, {key: encode_record(left)})
 
 
 async def test_a_broker_is_drained_and_taken_back(bench: Bench) -> None:

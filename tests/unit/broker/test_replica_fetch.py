@@ -7,7 +7,7 @@ import pytest
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, Member
 from martlet.cluster.keys import CLUSTER_KEY
-from martlet.cluster.records import ClusterRecord, encode_cluster
+from martlet.cluster.records import ClusterRecord, encode_record
 from martlet.cluster.store import CommitPlan
 from martlet.wire.batch import read_batch_header
 from martlet.wire.fetch import EpochEndOffset, FetchPartition
@@ -57,7 +57,7 @@ async def test_an_ordinary_client_that_claims_to_be_a_replica_is_refused(claims:
 async def test_a_cluster_without_a_secret_lets_nobody_fetch_as_a_replica() -> None:
     async with replica_table() as bench:
         bench.store(record())
-        bench.metadata.commit(CommitPlan(puts={CLUSTER_KEY: encode_cluster(ClusterRecord("cluster", 0))}))
+        bench.metadata.commit(CommitPlan(puts={CLUSTER_KEY: encode_record(ClusterRecord("cluster", 0))}))
         assert bench.replica_fetch(SECOND, 0, cluster_id="").error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 

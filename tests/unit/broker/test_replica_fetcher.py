@@ -13,7 +13,7 @@ from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicPa
 from martlet.client.connection import Connection
 from martlet.cluster.keys import broker_config_key
 from martlet.cluster.move_throttle import THROTTLED_RATE, THROTTLED_REPLICAS
-from martlet.cluster.records import ConfigRecord, PartitionRecord, TopicRecord, encode_configs
+from martlet.cluster.records import ConfigRecord, PartitionRecord, TopicRecord, encode_record
 from martlet.cluster.store import CommitPlan
 from martlet.log.replicated_batches import check_replicated
 from martlet.wire.fetch import FetchPartition, FetchPartitionResult
@@ -357,7 +357,7 @@ def _set(bench: FetchingBench, topic: dict[str, str] | None = None, rate: int | 
         changes.update(puts(record, led).puts)
     if rate is not None:
         configs = {THROTTLED_RATE: str(rate)} if rate else {}
-        changes[broker_config_key(None)] = encode_configs(ConfigRecord(None, configs))
+        changes[broker_config_key(None)] = encode_record(ConfigRecord(None, configs))
     bench.fetching.follow_settings(bench.store.commit(CommitPlan(puts=changes)))
 
 

@@ -12,7 +12,7 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, Member
 from martlet.broker.administration.producer_ids import allocate_producer_ids
 from martlet.cluster.keys import unfinished_key
-from martlet.cluster.records import UnfinishedRecord, encode_unfinished
+from martlet.cluster.records import UnfinishedRecord, encode_record
 from martlet.cluster.store import CommitResult, LeaseId
 from martlet.cluster.topic_decisions import TopicWish
 from martlet.configs.changes import ConfigChange, ConfigOperation
@@ -212,6 +212,6 @@ async def test_a_starting_broker_leaves_the_unfinished_topics_of_living_brokers_
     alive = UnfinishedRecord(topic_id(1), "a", Member(BrokerId(1), bench.image.incarnations()[BrokerId(1)]))
     dead = UnfinishedRecord(topic_id(2), "b", Member(BrokerId(9), Incarnation(99)))
     for record in (alive, dead):
-        await bench.store.commit({}, {unfinished_key(record.topic_id): encode_unfinished(record)})
+        await bench.store.commit({}, {unfinished_key(record.topic_id): encode_record(record)})
     await site.start(2)
     assert len(_left_over(site)) == 1

@@ -5,14 +5,7 @@ from collections.abc import Iterable
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.keys import broker_key, partition_key, topic_key
-from martlet.cluster.records import (
-    BrokerRecord,
-    PartitionRecord,
-    TopicRecord,
-    encode_broker,
-    encode_partition,
-    encode_topic,
-)
+from martlet.cluster.records import BrokerRecord, PartitionRecord, TopicRecord, encode_record
 from martlet.cluster.store import Change, CommitPlan, Entry, Event, Listing
 
 
@@ -49,7 +42,7 @@ class FollowedStore:
 
     def put_broker(self, broker: int, incarnation: int) -> ImageDelta:
         record = BrokerRecord(BrokerId(broker), Incarnation(incarnation))
-        return self.commit(CommitPlan(puts={broker_key(record.id): encode_broker(record)}))
+        return self.commit(CommitPlan(puts={broker_key(record.id): encode_record(record)}))
 
     def listing(self) -> Listing:
         return Listing(self.revision, tuple(self.entries[key] for key in sorted(self.entries)))
@@ -81,7 +74,7 @@ def puts(*records: TopicRecord | PartitionRecord) -> CommitPlan:
     values = {}
     for record in records:
         if isinstance(record, TopicRecord):
-            values[topic_key(record.name)] = encode_topic(record)
+            values[topic_key(record.name)] = encode_record(record)
         else:
-            values[partition_key(record.topic_id, record.partition)] = encode_partition(record)
+            values[partition_key(record.topic_id, record.partition)] = encode_record(record)
     return CommitPlan(puts=values)

@@ -64,7 +64,7 @@ def test_the_first_broker_makes_the_cluster_in_the_commit_that_registers_it() ->
     assert (broker.incarnation, broker.rack, broker.clean_since) == (1, "r", None)
 
 
-def test_b1_every_start_has_a_larger_incarnation_than_all_before_in_the_cluster() -> None:
+def test_cls_8_every_start_has_a_larger_incarnation_than_all_before_in_the_cluster() -> None:
     store = FollowedStore()
     seen = [_register(store, broker).broker.incarnation for broker in (1, 2, 1, 1, 3)]
     assert seen == [1, 2, 3, 4, 5]
@@ -153,7 +153,7 @@ def test_a_starting_broker_elects_itself_where_only_it_can_hold_the_data(record:
     assert needs_own_election(record, _broker()) is needed
 
 
-def test_b2_an_election_raises_the_epoch_and_names_the_new_incarnation() -> None:
+def test_cls_9_an_election_raises_the_epoch_and_names_the_new_incarnation() -> None:
     store = FollowedStore([1])
     store.commit(puts(topic("t", 1, partitions=2), partition(1, 0, epoch=4), partition(1, 1, epoch=7)))
     store.put_broker(1, incarnation=11)
@@ -167,7 +167,7 @@ def test_b2_an_election_raises_the_epoch_and_names_the_new_incarnation() -> None
     assert list(plan_own_elections(elected, broker)) == []
 
 
-def test_b3_a_process_that_was_replaced_elects_nobody() -> None:
+def test_cls_10_a_process_that_was_replaced_elects_nobody() -> None:
     store = FollowedStore([1])
     store.commit(puts(topic("t", 1), partition(1, 0)))
     store.put_broker(1, incarnation=11)

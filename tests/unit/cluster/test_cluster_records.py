@@ -1,5 +1,7 @@
 """The records' JSON form: what is written is read back, and what cannot be read is never taken for nothing."""
 
+from dataclasses import replace
+
 import pytest
 
 from martlet.base.errors import StorageFailure
@@ -10,7 +12,8 @@ from martlet.cluster.keys import (
     drain_key,
     live_key,
     partition_key,
-    read_partition_key,
+    read_partition_index,
+    read_partition_topic,
     topic_key,
     unfinished_key,
 )
@@ -20,32 +23,17 @@ from martlet.cluster.records import (
     ConfigRecord,
     DrainRecord,
     Endpoint,
+    GroupConfigRecord,
     LiveRecord,
     LogEnd,
     PartitionRecord,
     RoleRecord,
     TopicRecord,
     UnfinishedRecord,
-    decode_broker,
-    decode_cluster,
-    decode_configs,
     decode_counter,
-    decode_drain,
-    decode_live,
-    decode_partition,
-    decode_role,
-    decode_topic,
-    decode_unfinished,
-    encode_broker,
-    encode_cluster,
-    encode_configs,
+    decode_record,
     encode_counter,
-    encode_drain,
-    encode_live,
-    encode_partition,
-    encode_role,
-    encode_topic,
-    encode_unfinished,
+    encode_record,
 )
 from martlet.cluster.store import Entry
 
@@ -81,39 +69,100 @@ def test_every_record_is_read_as_it_was_written() -> None:
     unfinished = UnfinishedRecord(_ID, "orders", _LEADER)
     configs = ConfigRecord(None, {"log.retention.ms": "5"})
     cluster = ClusterRecord("abc", 17)
-    assert decode_cluster(_entry("cluster/id", encode_cluster(cluster))) == cluster
-    assert decode_broker(_entry(broker_key(broker.id), encode_broker(broker))) == broker
-    assert decode_topic(_entry(topic_key(topic.name), encode_topic(topic))) == topic
-    assert decode_partition(_entry(partition_key(_ID, 12), encode_partition(_partition()))) == _partition()
-    assert decode_unfinished(_entry(unfinished_key(_ID), encode_unfinished(unfinished))) == unfinished
-    assert decode_configs(_entry(broker_config_key(None), encode_configs(configs))) == configs
+    assert decode_record(ClusterRecord, _entry("cluster/id", encode_record(cluster))) == cluster
+    assert decode_record(BrokerRecord, _entry(broker_key(broker.id), encode_record(broker))) == broker
+    assert decode_record(TopicRecord, _entry(topic_key(topic.name), encode_record(topic))) == topic
+    assert decode_record(PartitionRecord, _entry(partition_key(_ID, 12), encode_record(_partition()))) == _partition()
+    assert decode_record(UnfinishedRecord, _entry(unfinished_key(_ID), encode_record(unfinished))) == unfinished
+    assert decode_record(ConfigRecord, _entry(broker_config_key(None), encode_record(configs))) == configs
     live = LiveRecord(BrokerId(2), Incarnation(7), leaving=True, full=True)
-    assert decode_live(_entry(live_key(live.broker), encode_live(live))) == live
+    assert decode_record(LiveRecord, _entry(live_key(live.broker), encode_record(live))) == live
     drain = DrainRecord(BrokerId(2), 17)
-    assert decode_drain(_entry(drain_key(drain.broker), encode_drain(drain))) == drain
-    assert decode_role(_entry("controller", encode_role(RoleRecord(_LEADER)))) == RoleRecord(_LEADER)
+    assert decode_record(DrainRecord, _entry(drain_key(drain.broker), encode_record(drain))) == drain
+    assert decode_record(RoleRecord, _entry("controller", encode_record(RoleRecord(_LEADER)))) == RoleRecord(_LEADER)
     assert decode_counter(_entry("counter/x", encode_counter(12))) == 12
     assert decode_counter(None) == 0
 
 
+@pytest.mark.parametrize(
+    ("record", "value"),
+    [
+        (ClusterRecord("abc", 17), b'{"id":"abc","created_at_ms":17}'),
+        (ClusterRecord("abc", 17, "s"), b'{"id":"abc","created_at_ms":17,"replica_secret":"s"}'),
+        (
+            BrokerRecord(BrokerId(2), Incarnation(7)),
+            b'{"incarnation":7,"endpoints":[],"rack":null,"clean_since":null,"boot_id":"","started_at_ms":0,'
+            b'"attempt":"","same_logs_since":null,"new_disk_since":null,"unread":false,"broker_listener":""}',
+        ),
+        (
+            BrokerRecord(
+                id=BrokerId(2),
+                incarnation=Incarnation(7),
+                endpoints=(Endpoint("PLAINTEXT", "h\xe9", 9092, "tls"),),
+                rack="zone",
+                clean_since=Incarnation(6),
+                boot_id="boot",
+                started_at_ms=17,
+                attempt="try",
+                same_logs_since=Incarnation(5),
+                new_disk_since=Incarnation(4),
+                unread=True,
+                broker_listener="PLAINTEXT",
+            ),
+            b'{"incarnation":7,"endpoints":[["PLAINTEXT","h\\u00e9",9092,"tls"]],"rack":"zone","clean_since":6,'
+            b'"boot_id":"boot","started_at_ms":17,"attempt":"try","same_logs_since":5,"new_disk_since":4,"unread":true,"broker_listener":"PLAINTEXT"}',
+        ),
+        (LiveRecord(BrokerId(2), Incarnation(7)), b'{"incarnation":7,"leaving":false}'),
+        (LiveRecord(BrokerId(2), Incarnation(7), True, True), b'{"incarnation":7,"leaving":true,"full":true}'),
+        (RoleRecord(_LEADER), b'{"holder":[1,7]}'),
+        (DrainRecord(BrokerId(2), 17), b'{"since_ms":17}'),
+        (
+            TopicRecord("orders", _ID, 12, 3, {"retention.ms": "5"}, True, 17),
+            b'{"name":"orders","id":"AAECAwQFBgcICQoLDA0ODw","partitions":12,"replication_factor":3,'
+            b'"configs":{"retention.ms":"5"},"internal":true,"created_at_ms":17}',
+        ),
+        (
+            PartitionRecord(_ID, 12, (BrokerId(1), BrokerId(2)), BrokerId(1), LeaderEpoch(4), (_LEADER,)),
+            b'{"replicas":[1,2],"leader":1,"leader_epoch":4,"isr":[[1,7]]}',
+        ),
+        (
+            replace(_partition(), leader=None),
+            b'{"replicas":[1,2,3],"leader":null,"leader_epoch":4,"isr":[[1,7],[2,9]],"elr":[[3,8]],'
+            b'"last_in_sync":[[4,2]],"adding":[4],"removing":[2],"log_ends":[[3,8,3,17]]}',
+        ),
+        (UnfinishedRecord(_ID, "orders", _LEADER), b'{"name":"orders","maker":[1,7]}'),
+        (ConfigRecord(None, {"log.retention.ms": "5"}), b'{"configs":{"log.retention.ms":"5"}}'),
+        (GroupConfigRecord("g", {"a": "5"}), b'{"configs":{"a":"5"}}'),
+    ],
+)
+def test_the_bytes_of_each_record_are_those_that_earlier_versions_wrote(record: object, value: bytes) -> None:
+    assert encode_record(record) == value
+
+
 def test_a_record_knows_the_revision_it_was_read_at() -> None:
-    assert decode_partition(_entry(partition_key(_ID, 12), encode_partition(_partition()))).mod_revision == 5
+    assert decode_record(PartitionRecord, _entry(partition_key(_ID, 12), encode_record(_partition()))).mod_revision == 5
 
 
 def test_fields_of_a_newer_version_are_ignored_and_missing_ones_take_their_defaults() -> None:
     value = b'{"replicas":[1],"leader":null,"leader_epoch":2,"isr":[],"flavour":"new"}'
-    record = decode_partition(_entry(partition_key(_ID, 0), value))
+    record = decode_record(PartitionRecord, _entry(partition_key(_ID, 0), value))
     assert (record.leader, record.leader_epoch, record.elr) == (None, 2, ())
 
 
+@pytest.mark.parametrize("value", [b"[]", b"3", b"null", b'"since_ms"'])
+def test_a_record_whose_fields_all_have_defaults_is_still_a_json_object(value: bytes) -> None:
+    with pytest.raises(StorageFailure, match="drain/2"):
+        decode_record(DrainRecord, _entry("drain/2", value))
+
+
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b"{}", b"\xff", b'{"replicas":3}', b"null"])
-def test_r3_a_value_that_cannot_be_read_is_a_failure_that_names_its_key(value: bytes) -> None:
+def test_cls_6_a_value_that_cannot_be_read_is_a_failure_that_names_its_key(value: bytes) -> None:
     key = partition_key(_ID, 0)
     with pytest.raises(StorageFailure, match=key):
-        decode_partition(_entry(key, value))
+        decode_record(PartitionRecord, _entry(key, value))
 
 
-def test_r2_leadership_belongs_to_the_incarnation_that_was_elected() -> None:
+def test_cls_5_leadership_belongs_to_the_incarnation_that_was_elected() -> None:
     record = _partition()
     assert record.is_led_by(BrokerId(1), Incarnation(7))
     assert not record.is_led_by(BrokerId(1), Incarnation(8))
@@ -125,8 +174,8 @@ def test_r2_leadership_belongs_to_the_incarnation_that_was_elected() -> None:
 def test_partition_keys_sort_by_index_and_are_read_back() -> None:
     keys = [partition_key(_ID, index) for index in (9, 10, 100, 9_999)]
     assert keys == sorted(keys)
-    assert [read_partition_key(key)[1] for key in keys] == [9, 10, 100, 9_999]
-    assert read_partition_key(keys[0])[0] == _ID
+    assert [read_partition_index(key) for key in keys] == [9, 10, 100, 9_999]
+    assert read_partition_topic(keys[0]) == _ID
 
 
 def test_names_that_collide_share_a_key() -> None:

@@ -106,7 +106,7 @@ def test_an_eligible_replica_leads_when_nobody_in_sync_is_left() -> None:
     assert (cluster.partition().leader, cluster.partition().isr_ids()) == (2, [2])
 
 
-def test_d1_nobody_incomplete_leads_unless_the_topic_says_so() -> None:
+def test_cls_11_nobody_incomplete_leads_unless_the_topic_says_so() -> None:
     cluster = _cluster()
     for broker in (1, 2, 3):
         cluster.start(broker, clean=False)
@@ -123,7 +123,7 @@ def test_d1_nobody_incomplete_leads_unless_the_topic_says_so() -> None:
     assert {live_key(broker) for broker in (_ONE, _TWO, _THREE)} <= set(plan.commit.compares)
 
 
-def test_d1_no_unclean_election_while_somebody_complete_may_return() -> None:
+def test_cls_11_no_unclean_election_while_somebody_complete_may_return() -> None:
     cluster = _cluster(unclean_leader_election_enable="true")
     cluster.stop(1)
     cluster.stop(2)
@@ -161,7 +161,7 @@ def _last_one_in_sync() -> ControlledCluster:
     return cluster
 
 
-def test_d1_the_last_one_in_sync_is_not_elected_with_an_empty_disk() -> None:
+def test_cls_11_the_last_one_in_sync_is_not_elected_with_an_empty_disk() -> None:
     cluster = _last_one_in_sync()
     assert not list(stuck_partitions(cluster.image, cluster.states)), "it may still return with everything"
     cluster.start(1)
@@ -173,7 +173,7 @@ def test_d1_the_last_one_in_sync_is_not_elected_with_an_empty_disk() -> None:
     assert cluster.partition().leader is None, "a clean stop later does not bring back what was lost before"
 
 
-def test_d1_the_last_one_in_sync_leads_again_with_its_own_logs_and_that_is_marked() -> None:
+def test_cls_11_the_last_one_in_sync_leads_again_with_its_own_logs_and_that_is_marked() -> None:
     cluster = _last_one_in_sync()
     cluster.start(1, same_logs=True)
     assert not list(stuck_partitions(cluster.image, cluster.states))
@@ -236,7 +236,7 @@ def test_who_has_died_meanwhile_is_not_elected() -> None:
     assert cluster.partition().leader == 3
 
 
-def test_p3_decisions_are_committed_in_portions_that_fit() -> None:
+def test_cls_25_decisions_are_committed_in_portions_that_fit() -> None:
     cluster = ControlledCluster({1: "a", 2: "b", 3: "c"})
     for number in range(3):
         cluster.make_topic(f"t{number}", [(1, 2, 3)] * 90)
@@ -249,7 +249,7 @@ def test_p3_decisions_are_committed_in_portions_that_fit() -> None:
     assert all(cluster.offer(plan.commit) for plan in plans), "one round's plans do not stand in each other's way"
 
 
-def test_p3_many_brokers_make_portions_smaller() -> None:
+def test_cls_25_many_brokers_make_portions_smaller() -> None:
     cluster = ControlledCluster(dict.fromkeys(range(40)))
     cluster.make_topic("t", [(broker, (broker + 1) % 40) for broker in range(40)] * 2)
     for broker in range(0, 40, 2):
@@ -259,7 +259,7 @@ def test_p3_many_brokers_make_portions_smaller() -> None:
     assert all(cluster.offer(plan.commit) for plan in plans)
 
 
-def test_p1_p2_a_decision_that_breaks_the_rules_is_never_committed() -> None:
+def test_cls_23_cls_24_a_decision_that_breaks_the_rules_is_never_committed() -> None:
     cluster = _cluster()
     before = cluster.partition()
     for wrong in (
@@ -269,7 +269,7 @@ def test_p1_p2_a_decision_that_breaks_the_rules_is_never_committed() -> None:
         replace(before, replicas=(_ONE, _TWO)),
         replace(before, elr=(Member(BrokerId(9), Incarnation(9)),)),
     ):
-        with pytest.raises(InvariantViolation, match=r"P[12]"):
+        with pytest.raises(InvariantViolation, match=r"CLS-2[34]"):
             list(plan_partitions([Decision("t", before, wrong)], cluster.image))
 
 

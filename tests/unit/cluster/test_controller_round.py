@@ -50,7 +50,7 @@ def test_leaders_are_brought_back_only_in_a_quiet_round_and_only_if_wanted() -> 
     assert decision.after.leader == 1
 
 
-def test_d4_a_partition_that_fails_and_moves_is_changed_once() -> None:
+def test_cls_14_a_partition_that_fails_and_moves_is_changed_once() -> None:
     cluster = _cluster()
     wish = decide_wish((TopicPartition("t", 0), [1, 4]), cluster.image, cluster.states)
     assert wish is not None

@@ -7,7 +7,7 @@ from martlet.base.ids import BrokerId
 from martlet.cluster.broker_decisions import plan_group_configs
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.keys import broker_config_key, partition_key, topic_key
-from martlet.cluster.records import ClusterRecord, ConfigRecord, encode_cluster, encode_configs
+from martlet.cluster.records import ClusterRecord, ConfigRecord, encode_record
 from martlet.cluster.store import Change, CommitPlan, Listing
 from tests.unit.cluster.images import FollowedStore, partition, puts, topic, topic_id
 
@@ -45,7 +45,7 @@ def test_topics_are_sorted_by_name_and_stay_so() -> None:
     assert [each.name for each in store.image.topics()] == ["a", "b", "c"]
 
 
-def test_m2_partitions_stay_unseen_until_their_topic_counts_them() -> None:
+def test_cls_2_partitions_stay_unseen_until_their_topic_counts_them() -> None:
     store = FollowedStore()
     early = store.commit(puts(partition(1, 0), partition(1, 1), partition(1, 2)))
     assert (early.topics, early.partitions) == ((), ())
@@ -57,8 +57,8 @@ def test_m2_partitions_stay_unseen_until_their_topic_counts_them() -> None:
     assert _names(grown) == ([], [], ["t"])
 
 
-def test_m2_a_topic_without_its_partitions_is_a_broken_invariant() -> None:
-    with pytest.raises(InvariantViolation, match="M2"):
+def test_cls_2_a_topic_without_its_partitions_is_a_broken_invariant() -> None:
+    with pytest.raises(InvariantViolation, match="CLS-2"):
         FollowedStore().commit(puts(topic("t", 1, partitions=2), partition(1, 0)))
 
 
@@ -99,7 +99,7 @@ def test_an_election_changes_one_partition_and_nothing_else() -> None:
     ]
 
 
-def test_m3_a_topic_written_again_unchanged_is_no_change_but_its_revision_is_known() -> None:
+def test_cls_3_a_topic_written_again_unchanged_is_no_change_but_its_revision_is_known() -> None:
     store = FollowedStore()
     store.commit(puts(topic("t", 1), partition(1, 0)))
     delta = store.commit(puts(topic("t", 1)))
@@ -109,7 +109,7 @@ def test_m3_a_topic_written_again_unchanged_is_no_change_but_its_revision_is_kno
     assert found.mod_revision == store.revision
 
 
-def test_m3_a_partition_written_again_unchanged_is_a_change_because_its_epoch_is_another() -> None:
+def test_cls_3_a_partition_written_again_unchanged_is_a_change_because_its_epoch_is_another() -> None:
     store = FollowedStore()
     store.commit(puts(topic("t", 1), partition(1, 0)))
     [change] = store.commit(puts(partition(1, 0))).partitions
@@ -128,7 +128,7 @@ def test_brokers_and_their_settings_are_followed() -> None:
     ] == [(10, 30)]
     for broker in (BrokerId(1), None):
         record = ConfigRecord(broker, {"log.retention.ms": "5"})
-        delta = store.commit(CommitPlan(puts={broker_config_key(broker): encode_configs(record)}))
+        delta = store.commit(CommitPlan(puts={broker_config_key(broker): encode_record(record)}))
         assert delta.broker_configs == (broker,)
         assert store.image.broker_configs(broker) == {"log.retention.ms": "5"}
     delta = store.commit(CommitPlan(deletes=(broker_config_key(None), "broker/2")))
@@ -155,7 +155,7 @@ def test_the_settings_of_groups_are_followed() -> None:
 def test_the_cluster_has_an_id_once_it_is_made() -> None:
     store = FollowedStore()
     assert store.image.cluster_id == ""
-    store.commit(CommitPlan(puts={"cluster/id": encode_cluster(ClusterRecord("abc", 1))}))
+    store.commit(CommitPlan(puts={"cluster/id": encode_record(ClusterRecord("abc", 1))}))
     assert store.image.cluster_id == "abc"
 
 
@@ -182,11 +182,11 @@ def test_loading_gives_the_same_image_as_following() -> None:
     assert colliding.name == "u.v"
 
 
-def test_m1_the_revision_never_goes_back() -> None:
+def test_cls_1_the_revision_never_goes_back() -> None:
     store = FollowedStore([1])
-    with pytest.raises(InvariantViolation, match="M1"):
+    with pytest.raises(InvariantViolation, match="CLS-1"):
         store.image.apply(Change(0, ()))
-    with pytest.raises(InvariantViolation, match="M1"):
+    with pytest.raises(InvariantViolation, match="CLS-1"):
         store.image.load(Listing(0, ()))
 
 

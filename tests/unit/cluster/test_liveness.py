@@ -7,7 +7,7 @@ from martlet.base.ids import BrokerId, Incarnation, Member
 from martlet.cluster.image import LiveChange, MetadataImage
 from martlet.cluster.keys import drain_key, live_key
 from martlet.cluster.liveness import FencingGuard, plan_alive, plan_controller_role, read_states
-from martlet.cluster.records import DrainRecord, LiveRecord, encode_drain
+from martlet.cluster.records import DrainRecord, LiveRecord, encode_record
 from martlet.cluster.store import CommitPlan
 from tests.unit.cluster.controlled_cluster import ControlledCluster
 
@@ -23,11 +23,11 @@ def test_the_image_follows_living_processes_drains_and_the_controller() -> None:
     gone = cluster.commit(CommitPlan(deletes=(live_key(_ONE),)))
     assert gone.live == (LiveChange(first, None),)
     assert (cluster.image.live(_ONE), cluster.image.live_revision(_ONE)) == (None, 0)
-    marked = cluster.commit(CommitPlan(puts={drain_key(_TWO): encode_drain(DrainRecord(_TWO, 7))}))
+    marked = cluster.commit(CommitPlan(puts={drain_key(_TWO): encode_record(DrainRecord(_TWO, 7))}))
     assert marked.drains == (_TWO,)
     assert cluster.image.drain(_TWO) == DrainRecord(_TWO, 7)
-    again = cluster.commit(CommitPlan(puts={drain_key(_TWO): encode_drain(DrainRecord(_TWO, 7))}))
-    assert again.drains == (), "M3: nothing has changed"
+    again = cluster.commit(CommitPlan(puts={drain_key(_TWO): encode_record(DrainRecord(_TWO, 7))}))
+    assert again.drains == (), "CLS-3: nothing has changed"
     broker = cluster.image.broker(_TWO)
     assert broker is not None
     role = plan_controller_role(broker, cluster.image)
@@ -42,11 +42,11 @@ def test_the_image_follows_living_processes_drains_and_the_controller() -> None:
     assert (loaded.live(_TWO), loaded.controller) == (cluster.image.live(_TWO), cluster.image.controller)
 
 
-def test_n1_alive_is_whose_registration_and_lease_name_the_same_process() -> None:
+def test_cls_17_alive_is_whose_registration_and_lease_name_the_same_process() -> None:
     cluster = ControlledCluster({1: None, 2: None, 3: None, 4: None})
     cluster.lose_lease(2)
     cluster.show(3, leaving=True)
-    cluster.commit(CommitPlan(puts={drain_key(_FOUR): encode_drain(DrainRecord(_FOUR))}))
+    cluster.commit(CommitPlan(puts={drain_key(_FOUR): encode_record(DrainRecord(_FOUR))}))
     states = cluster.states
     assert sorted(states.alive) == [1, 3, 4]
     assert sorted(states.missing) == [2]
@@ -65,7 +65,7 @@ def test_a_process_that_was_replaced_cannot_show_itself() -> None:
     plan = plan_alive(old, cluster.image.live(_ONE))
     cluster.start(1)
     assert not cluster.offer(plan)
-    with pytest.raises(InvariantViolation, match="N1"):
+    with pytest.raises(InvariantViolation, match="CLS-17"):
         plan_alive(old, cluster.image.live(_ONE))
 
 
@@ -85,7 +85,7 @@ def test_of_two_that_want_the_role_one_gets_it() -> None:
     assert [plan is not None and cluster.offer(plan) for plan in plans] == [True, False]
 
 
-def test_n2_nobody_is_fenced_in_the_first_lease_of_a_controller() -> None:
+def test_cls_18_nobody_is_fenced_in_the_first_lease_of_a_controller() -> None:
     guard = FencingGuard(lease_ms=3_000, now_ms=10_000, per_second=5)
     assert guard.look({_ONE}, 12_999) == frozenset()
     assert guard.look_again_at_ms({_ONE}, 12_999) == 13_000
@@ -93,7 +93,7 @@ def test_n2_nobody_is_fenced_in_the_first_lease_of_a_controller() -> None:
     assert guard.look_again_at_ms({_ONE}, 13_000) is None
 
 
-def test_n2_after_the_store_was_away_everybody_gets_a_whole_lease_again() -> None:
+def test_cls_18_after_the_store_was_away_everybody_gets_a_whole_lease_again() -> None:
     guard = FencingGuard(lease_ms=3_000, now_ms=0, per_second=5)
     assert guard.look({_ONE}, 5_000) == {1}
     guard.began(6_000)
@@ -102,7 +102,7 @@ def test_n2_after_the_store_was_away_everybody_gets_a_whole_lease_again() -> Non
     assert guard.look({_ONE, _TWO}, 9_000) == {1, 2}
 
 
-def test_n2_no_more_are_fenced_per_second_than_allowed() -> None:
+def test_cls_18_no_more_are_fenced_per_second_than_allowed() -> None:
     guard = FencingGuard(lease_ms=1_000, now_ms=0, per_second=1)
     everybody = {_ONE, _TWO, _THREE}
     assert guard.look(everybody, 1_000) == {1}
@@ -112,7 +112,7 @@ def test_n2_no_more_are_fenced_per_second_than_allowed() -> None:
     assert guard.look(everybody, 9_000) == {1, 2, 3}
 
 
-def test_n3_who_shows_itself_is_not_fenced_any_more() -> None:
+def test_cls_19_who_shows_itself_is_not_fenced_any_more() -> None:
     guard = FencingGuard(lease_ms=1_000, now_ms=0)
     assert guard.look({_ONE, _TWO}, 1_000) == {1, 2}
     assert guard.look({_TWO}, 1_100) == {2}

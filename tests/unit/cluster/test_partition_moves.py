@@ -61,7 +61,7 @@ def test_a_drained_broker_gives_all_it_holds_to_the_others_and_is_removed() -> N
     assert cluster.image.drain(_ONE) is None
 
 
-def test_o2_no_more_partitions_move_at_a_time_than_asked_for() -> None:
+def test_cls_21_no_more_partitions_move_at_a_time_than_asked_for() -> None:
     cluster = ControlledCluster(dict.fromkeys(range(1, 5)))
     cluster.place_topic("t", 12, 2)
     _drain(cluster, 1)
@@ -73,7 +73,7 @@ def test_o2_no_more_partitions_move_at_a_time_than_asked_for() -> None:
     assert held_by(cluster.image, _ONE) == []
 
 
-def test_o3_a_drain_that_cannot_end_is_refused() -> None:
+def test_cls_22_a_drain_that_cannot_end_is_refused() -> None:
     cluster = ControlledCluster({1: None, 2: None, 3: None})
     cluster.place_topic("t", 2, 3)
     with pytest.raises(ApiError, match="only 2 other brokers") as caught:
@@ -125,7 +125,7 @@ def test_a_drain_is_ended_by_taking_the_mark_away() -> None:
     assert cluster.states.draining == frozenset()
 
 
-def test_o1_a_broker_is_not_removed_undrained_nor_when_it_came_back() -> None:
+def test_cls_20_a_broker_is_not_removed_undrained_nor_when_it_came_back() -> None:
     cluster = ControlledCluster({1: None, 2: None})
     cluster.stop(1)
     with pytest.raises(ApiError, match="not drained"):
@@ -172,7 +172,7 @@ def test_a_replication_factor_that_cannot_be_is_refused() -> None:
     assert refusal(2) is ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
-def test_o1_a_move_decided_before_a_broker_was_drained_does_not_bring_it_back_into_use() -> None:
+def test_cls_20_a_move_decided_before_a_broker_was_drained_does_not_bring_it_back_into_use() -> None:
     cluster = ControlledCluster({1: None, 2: None, 3: None})
     cluster.make_topic("t", [[1]])
     cluster.stop(3)

@@ -51,7 +51,7 @@ def test_fewer_copies_keep_those_that_lie_where_they_may_stay() -> None:
     assert sorted(replicas for replicas in moves.values()) == [(1,), (2,)]
 
 
-def test_x2_what_lies_as_it_should_is_left_alone() -> None:
+def test_cls_27_what_lies_as_it_should_is_left_alone() -> None:
     placed = _placed(*[(1,)] * 7)
     wished = dict(zip(placed, _after(placed, plan_onto(placed, _sites(1, 2, 3, 4), factor=2)), strict=True))
     assert plan_onto(wished, _sites(1, 2, 3, 4), factor=2) == {}

@@ -16,7 +16,7 @@ from martlet.cluster.reassignment import (
     plan_topic_factor,
     wished_replicas,
 )
-from martlet.cluster.records import DrainRecord, encode_drain
+from martlet.cluster.records import DrainRecord, encode_record
 from martlet.cluster.store import CommitPlan
 from tests.unit.cluster.controlled_cluster import ControlledCluster
 
@@ -76,7 +76,7 @@ def test_the_leader_stays_in_its_epoch_when_it_is_not_removed() -> None:
     assert (partition.replicas, partition.leader, partition.leader_epoch) == ((1, 3), 1, 0)
 
 
-def test_a1_a_move_waits_while_too_few_would_remain_in_sync() -> None:
+def test_cls_31_a_move_waits_while_too_few_would_remain_in_sync() -> None:
     cluster = _cluster(1, 2, 3)
     cluster.stop(1)
     cluster.settle()
@@ -126,7 +126,7 @@ def test_replicas_that_cannot_be_are_refused(replicas: list[int]) -> None:
 def test_a_draining_broker_takes_no_more_replicas_but_may_keep_those_it_has() -> None:
     cluster = _cluster(1, 2)
     for broker in (2, 3):
-        cluster.commit(CommitPlan(puts={f"drain/{broker}": encode_drain(DrainRecord(BrokerId(broker)))}))
+        cluster.commit(CommitPlan(puts={f"drain/{broker}": encode_record(DrainRecord(BrokerId(broker)))}))
     assert _refusal(cluster, [1, 3]) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert _wish(cluster, [2, 1])
 
@@ -139,7 +139,7 @@ def test_what_does_not_exist_cannot_be_moved() -> None:
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a2_a_cancelled_move_leaves_the_earlier_replicas() -> None:
+def test_cls_32_a_cancelled_move_leaves_the_earlier_replicas() -> None:
     cluster = _cluster(1, 2, 3)
     assert _refusal(cluster, None) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     _wish(cluster, [4, 5, 1])

@@ -41,7 +41,7 @@ def test_a_preferred_leader_is_chosen_where_it_may_lead() -> None:
     assert elect_leader(PARTITION, alive(2, 3), 2, preferred=BrokerId(1)).partition.leader == 2
 
 
-def test_e4_who_leaves_while_too_few_are_in_sync_stays_eligible_and_may_lead() -> None:
+def test_cls_40_who_leaves_while_too_few_are_in_sync_stays_eligible_and_may_lead() -> None:
     alone = elect_leader(PARTITION, alive(3), min_in_sync=2).partition
     assert (alone.leader, alone.isr) == (3, (member(3),))
     assert alone.elr == (member(1), member(2))
@@ -49,7 +49,7 @@ def test_e4_who_leaves_while_too_few_are_in_sync_stays_eligible_and_may_lead() -
     assert (later.leader, later.isr, later.elr) == (2, (member(2),), (member(1), member(3)))
 
 
-def test_e4_nobody_is_eligible_once_enough_are_in_sync_again() -> None:
+def test_cls_40_nobody_is_eligible_once_enough_are_in_sync_again() -> None:
     alone = replace(PARTITION, isr=(member(1),), elr=(member(2), member(3)))
     stored = store_in_sync(alone, {member(1), member(3)}, min_in_sync=2)
     assert (stored.isr, stored.elr, stored.leader_epoch) == ((member(1), member(3)), (), 5)
@@ -114,6 +114,6 @@ def test_who_leaves_the_in_sync_set_is_remembered_until_it_is_back() -> None:
     assert store_in_sync(back, {member(3), member(1, 99), member(2)}, min_in_sync=1).last_in_sync == ()
 
 
-def test_e3_an_in_sync_set_without_the_leader_is_never_stored() -> None:
-    with pytest.raises(InvariantViolation, match="E3"):
+def test_cls_39_an_in_sync_set_without_the_leader_is_never_stored() -> None:
+    with pytest.raises(InvariantViolation, match="CLS-39"):
         store_in_sync(PARTITION, {member(2)}, 2)

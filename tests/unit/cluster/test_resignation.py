@@ -10,7 +10,7 @@ from martlet.cluster.controller_decisions import TopicRules
 from martlet.cluster.keys import broker_key, live_key, partition_key
 from martlet.cluster.liveness import BrokerStates
 from martlet.cluster.partition_plans import check_change
-from martlet.cluster.records import BrokerRecord, PartitionRecord, encode_partition
+from martlet.cluster.records import BrokerRecord, PartitionRecord, encode_record
 from martlet.cluster.replica_decisions import live_member, store_in_sync
 from martlet.cluster.resignation import has_resigned, plan_resignation, resign
 from martlet.cluster.store import CommitPlan
@@ -49,7 +49,7 @@ def _keep_in_sync(cluster: ControlledCluster, *brokers: int) -> None:
     members = [_member(cluster, broker) for broker in brokers]
     key = partition_key(cluster.partition().topic_id, 0)
     after = store_in_sync(cluster.partition(), members, 2)
-    cluster.commit(CommitPlan({key: after.mod_revision}, {key: encode_partition(after)}))
+    cluster.commit(CommitPlan({key: after.mod_revision}, {key: encode_record(after)}))
 
 
 def test_a_leader_hands_over_to_the_first_of_the_others() -> None:

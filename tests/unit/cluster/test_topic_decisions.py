@@ -8,7 +8,7 @@ import pytest
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, Member
 from martlet.cluster.keys import partition_key, topic_key, unfinished_key
-from martlet.cluster.records import TopicRecord, decode_unfinished
+from martlet.cluster.records import TopicRecord, UnfinishedRecord, decode_record
 from martlet.cluster.store import COMMIT_OPERATIONS_MAX, CommitPlan
 from martlet.cluster.topic_decisions import (
     TopicDefaults,
@@ -54,7 +54,7 @@ def test_a_bare_name_takes_the_defaults() -> None:
     assert made.created_at_ms == 99
 
 
-def test_c2_a_new_partition_is_led_by_its_first_replica_at_epoch_zero() -> None:
+def test_cls_44_a_new_partition_is_led_by_its_first_replica_at_epoch_zero() -> None:
     store = FollowedStore([1, 2, 3])
     _make(store, "t", 1, partition_count=3, replication_factor=2)
     for record in store.image.partitions("t"):
@@ -143,7 +143,7 @@ def test_internal_topics_are_made_by_the_broker_only() -> None:
         design_growth(made, store.image, _DEFAULTS, partition_count=5)
 
 
-def test_c1_a_large_topic_is_invisible_until_its_last_commit() -> None:
+def test_cls_43_a_large_topic_is_invisible_until_its_last_commit() -> None:
     store = FollowedStore([1])
     design = _design(store, partition_count=250)
     assert design.is_large
@@ -165,7 +165,7 @@ def test_a_large_topic_that_was_swept_away_cannot_go_on() -> None:
     store.commit(plan_large_topic_start(design, _MAKER))
     plans = list(plan_large_topic_rest(design, store.revision))
     store.commit(plans[0])
-    intent = decode_unfinished(store.entries[unfinished_key(topic_id(1))])
+    intent = decode_record(UnfinishedRecord, store.entries[unfinished_key(topic_id(1))])
     assert (intent.name, intent.maker) == ("t", _MAKER)
     store.commit(plan_unfinished_removal(intent))
     assert not [key for key in store.entries if not key.startswith("broker/")]

@@ -62,7 +62,7 @@ def test_a_broker_that_is_drained_leaving_or_gone_gets_nothing_new() -> None:
     assert {broker for replicas in _replicas(design) for broker in replicas} == {4, 5}
 
 
-def test_t1_a_commit_fails_when_a_chosen_broker_has_changed_since() -> None:
+def test_cls_45_a_commit_fails_when_a_chosen_broker_has_changed_since() -> None:
     def changed(change: str) -> bool:
         cluster = ControlledCluster({1: None, 2: None, 3: None})
         plan = plan_topic(_design(cluster, partition_count=3, replication_factor=2))
@@ -84,7 +84,7 @@ def test_t1_a_commit_fails_when_a_chosen_broker_has_changed_since() -> None:
     assert changed("joined")
 
 
-def test_t1_every_commit_of_a_large_topic_and_of_growth_compares_the_brokers() -> None:
+def test_cls_45_every_commit_of_a_large_topic_and_of_growth_compares_the_brokers() -> None:
     cluster = ControlledCluster({1: None, 2: None})
     wanted = {key(BrokerId(broker)) for broker in (1, 2) for key in (broker_key, live_key, drain_key)}
     large = _design(cluster, partition_count=250, replication_factor=2)
@@ -184,7 +184,7 @@ def test_thousands_of_partitions_are_as_even_as_few() -> None:
     assert max(leaders.values()) - min(leaders.values()) <= 6_000 // 400 + 1
 
 
-def test_t3_a_topic_in_a_very_large_cluster_takes_the_emptiest_brokers_of_all_racks() -> None:
+def test_cls_47_a_topic_in_a_very_large_cluster_takes_the_emptiest_brokers_of_all_racks() -> None:
     cluster = ControlledCluster({broker: f"rack-{broker % 3}" for broker in range(1, 61)})
     cluster.make_topic("heavy", [[broker] for broker in range(1, 21)])
     layout = choose_layout(cluster.image, count=300, factor=3, start=0)
@@ -194,7 +194,7 @@ def test_t3_a_topic_in_a_very_large_cluster_takes_the_emptiest_brokers_of_all_ra
     assert all(len({broker % 3 for broker in replicas}) == 3 for replicas in layout.placed)
 
 
-def test_t3_an_assignment_to_too_many_brokers_is_refused() -> None:
+def test_cls_47_an_assignment_to_too_many_brokers_is_refused() -> None:
     cluster = ControlledCluster(dict.fromkeys(range(1, SITES_MAX + 2)))
     assignments = {index: [index + 1] for index in range(SITES_MAX + 1)}
     _refused(cluster, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "at most 40 brokers", assignments=assignments)

@@ -177,7 +177,7 @@ def test_a_topic_without_its_own_value_takes_the_brokers(
     assert config.entry("retention.ms").source is source
 
 
-def test_v1_a_stored_value_that_is_refused_today_counts_as_not_set() -> None:
+def test_cfg_1_a_stored_value_that_is_refused_today_counts_as_not_set() -> None:
     layers = BrokerLayers(dynamic_broker={"log.segment.bytes": "rubbish"}, static={"log.roll.hours": "0"})
     config = effective_topic_config({"retention.ms": "rubbish"}, layers)
     assert config.number("retention.ms") == 604_800_000

@@ -122,7 +122,7 @@ async def test_members_of_two_clusters_are_refused_at_the_start() -> None:
         fault(8, "etcdserver: mvcc: database space exceeded", 429),
     ],
 )
-async def test_g1_a_commit_without_a_clear_answer_is_unknown_and_sent_once(answer: Answer) -> None:
+async def test_sto_7_a_commit_without_a_clear_answer_is_unknown_and_sent_once(answer: Answer) -> None:
     server = script(txn=answer)
     async with ScriptedServer(lambda _: ok()) as other, opened(server, other.endpoint) as store:
         with pytest.raises(UnknownOutcome, match=str(server.endpoint)):
@@ -240,10 +240,10 @@ async def test_connections_are_used_again() -> None:
         assert server.connections == 1
 
 
-# --- whose answers they are (G2)
+# --- whose answers they are (STO-8)
 
 
-async def test_g2_another_cluster_behind_the_address_ends_all_use() -> None:
+async def test_sto_8_another_cluster_behind_the_address_ends_all_use() -> None:
     server = script()
     async with opened(server) as store:
         server.answer = lambda _: ok(cluster=8)
@@ -254,7 +254,7 @@ async def test_g2_another_cluster_behind_the_address_ends_all_use() -> None:
             await store.commit({}, {"a": b""})
 
 
-async def test_g2_a_revision_that_goes_back_ends_all_use() -> None:
+async def test_sto_8_a_revision_that_goes_back_ends_all_use() -> None:
     server = script()
     async with opened(server) as store:
         server.answer = lambda _: ok(9)

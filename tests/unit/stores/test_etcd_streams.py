@@ -27,7 +27,7 @@ async def _next(store: EtcdStore, after_revision: int = 1) -> Change:
         return await anext(changes)
 
 
-async def test_w2_a_watch_resumes_at_what_it_delivered_not_at_a_header() -> None:
+async def test_sto_10_a_watch_resumes_at_what_it_delivered_not_at_a_header() -> None:
     server = script()
     starts: list[object] = []
 
@@ -96,7 +96,7 @@ async def test_a_watch_on_another_cluster_is_not_followed() -> None:
             await _next(store)
 
 
-async def test_w3_a_silent_stream_is_replaced_when_the_tick_does_not_come() -> None:
+async def test_sto_11_a_silent_stream_is_replaced_when_the_tick_does_not_come() -> None:
     server = script()
     streams: list[Seen] = []
 

@@ -153,7 +153,7 @@ class _FailingCommit:
         return getattr(self._connection, name)
 
 
-async def test_q1_after_a_commit_in_doubt_the_store_does_nothing_more(path: str) -> None:
+async def test_sto_12_after_a_commit_in_doubt_the_store_does_nothing_more(path: str) -> None:
     database = SqliteDatabase(path, SimClock(), 100)
     database._connection = _FailingCommit(database._connection)  # type: ignore[assignment]
     with pytest.raises(UnknownOutcome, match=r"metadata\.db"):

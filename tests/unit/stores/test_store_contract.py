@@ -1,4 +1,4 @@
-"""What every metadata store must do, held against each of them (S1–S6 of `martlet.cluster.store`).
+"""What every metadata store must do, held against each of them (STO-1 to STO-6 of `martlet.cluster.store`).
 
 Which stores those are is up to the folder's `workshop` fixture: here SQLite and the simulated twin; tests/stores runs
 the same tests on a real etcd.
@@ -60,7 +60,7 @@ async def test_a_listing_holds_the_prefix_sorted_at_one_revision(store: MetaStor
     assert len((await store.list("")).entries) == 4
 
 
-async def test_s1_a_lost_comparison_changes_nothing(store: MetaStore) -> None:
+async def test_sto_1_a_lost_comparison_changes_nothing(store: MetaStore) -> None:
     await store.commit({}, {"a": b"1"})
     for compares in ({"a": 0}, {"a": 7}, {"a": 1, "b": 1}):
         assert await store.commit(compares, {"a": b"2", "c": b""}) == (False, 1)
@@ -112,7 +112,7 @@ async def test_a_commit_beyond_the_limits_is_the_callers_mistake(store: MetaStor
     assert (await store.list("")).revision == 0
 
 
-async def test_s4_a_watch_delivers_whole_revisions_in_order(store: MetaStore) -> None:
+async def test_sto_4_a_watch_delivers_whole_revisions_in_order(store: MetaStore) -> None:
     await store.commit({}, {"a": b"1", "b": b"1"})
     await store.commit({}, {"a": b"2"}, ["b"])
     watching = asyncio.create_task(_take(store, "", 0, 4))
@@ -134,7 +134,7 @@ async def test_a_watch_sees_only_its_prefix(store: MetaStore) -> None:
     assert [change.revision for change in changes] == [2, 4, 6]
 
 
-async def test_s5_a_watch_reaches_revisions_outside_its_prefix(store: MetaStore) -> None:
+async def test_sto_5_a_watch_reaches_revisions_outside_its_prefix(store: MetaStore) -> None:
     await store.commit({}, {"a": b""})
     async with asyncio.timeout(10), aclosing(store.watch("z", 0)) as changes:
         async for change in changes:
@@ -150,7 +150,7 @@ async def test_a_watch_from_the_future_waits_for_it(store: MetaStore) -> None:
     assert [change.revision for change in await watching] == [3]
 
 
-async def test_s4_a_watch_goes_on_where_it_was_after_the_store_is_opened_again(workshop: Workshop) -> None:
+async def test_sto_4_a_watch_goes_on_where_it_was_after_the_store_is_opened_again(workshop: Workshop) -> None:
     first = await workshop.open()
     for number in range(100):
         await first.commit({}, {"a": b"%d" % number})
@@ -228,7 +228,7 @@ async def test_a_kept_lease_lives_on(workshop: Workshop) -> None:
     assert await store.get("a") is not None
 
 
-async def test_s6_an_expired_lease_is_lost_for_every_use(workshop: Workshop) -> None:
+async def test_sto_6_an_expired_lease_is_lost_for_every_use(workshop: Workshop) -> None:
     store = await workshop.open()
     lease = await store.grant(workshop.lease_ms)
     await workshop.let_run_out(lease)
@@ -266,7 +266,7 @@ async def test_a_key_put_without_a_lease_leaves_the_one_it_had(workshop: Worksho
     assert await store.get("a") is not None
 
 
-async def test_s6_leases_run_out_while_the_store_is_closed(workshop: Workshop) -> None:
+async def test_sto_6_leases_run_out_while_the_store_is_closed(workshop: Workshop) -> None:
     store = await workshop.open()
     lease = await store.grant(workshop.lease_ms)
     await store.commit({}, {"a": b""}, lease=lease)

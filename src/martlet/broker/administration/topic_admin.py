@@ -19,7 +19,7 @@ from martlet.base.ids import NO_TOPIC_ID, Member, TopicId
 from martlet.base.randomness import IdSource
 from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.cluster.keys import UNFINISHED_PREFIX, unfinished_key
-from martlet.cluster.records import TopicRecord, decode_unfinished
+from martlet.cluster.records import TopicRecord, UnfinishedRecord, decode_record
 from martlet.cluster.store import CommitPlan
 from martlet.cluster.topic_decisions import (
     TopicDefaults,
@@ -155,7 +155,8 @@ class TopicAdmin:
         await self._remove_unfinished(lambda maker, _: alive.get(maker.broker) != maker.incarnation)
 
     async def _remove_unfinished(self, is_meant: Callable[[Member, TopicId], bool]) -> None:
-        for intent in map(decode_unfinished, await self._changes.list(UNFINISHED_PREFIX)):
+        for entry in await self._changes.list(UNFINISHED_PREFIX):
+            intent = decode_record(UnfinishedRecord, entry)
             if is_meant(intent.maker, intent.topic_id):
                 # If the comparison fails, the topic was finished, or another broker has removed it.
                 await self._changes.commit(plan_unfinished_removal(intent))

@@ -1,6 +1,6 @@
 """Registers this process as its broker, and elects it for the partitions that it led before it was started.
 
-Invariants: B1–B3 of `martlet.cluster`'s decisions about brokers.
+Invariants: CLS-8 to CLS-10 of `martlet.cluster`'s decisions about brokers.
 
 Proved by: tests/unit/broker/test_topic_admin.py, tests/unit/broker/test_membership.py
 """
@@ -21,7 +21,7 @@ from martlet.cluster.broker_decisions import (
 )
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import CLUSTER_KEY, INCARNATION_COUNTER_KEY, broker_key
-from martlet.cluster.records import BrokerRecord, Endpoint, decode_broker
+from martlet.cluster.records import BrokerRecord, Endpoint, decode_record
 
 
 async def register_broker(changes: MetadataChanges, registration: Registration, ids: IdSource, clock: Clock) -> Member:
@@ -31,7 +31,7 @@ async def register_broker(changes: MetadataChanges, registration: Registration, 
         broker = await changes.get(broker_key(registration.id))
         if broker is not None and is_registered_as(registration, broker):
             await changes.wait_applied(broker.mod_revision)
-            me = Member(registration.id, decode_broker(broker).incarnation)
+            me = Member(registration.id, decode_record(BrokerRecord, broker).incarnation)
             break
         plan = plan_registration(
             registration,

@@ -24,7 +24,7 @@ from martlet.base.errors import DiskFull
 from martlet.base.invariant import invariant
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.keys import CLUSTER_KEY
-from martlet.cluster.records import decode_cluster
+from martlet.cluster.records import ClusterRecord, decode_record
 from martlet.cluster.store import (
     Entry,
     Listing,
@@ -125,7 +125,7 @@ class MetadataFeed:
     def _check_cluster(self, entry: Entry | None) -> None:
         """Before the image takes a step: the store still holds the cluster that it held."""
         known = self.image.cluster_id
-        found = decode_cluster(entry).cluster_id if entry is not None else ""
+        found = decode_record(ClusterRecord, entry).cluster_id if entry is not None else ""
         if known and found != known:
             there = f"that of cluster {found}" if found else "nothing"
             raise StoreReplaced(
