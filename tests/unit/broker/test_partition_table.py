@@ -10,7 +10,7 @@ import pytest
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, Member, TopicPartition
 from martlet.broker.handlers.list_offsets import EARLIEST, LATEST, look_up
-from martlet.broker.partitions.partition import LONG_CHECK_BYTES, Partition
+from martlet.broker.partitions.partition import LONG_CHECK_BYTES, READ_UNCOMMITTED, Partition
 from martlet.broker.partitions.replica_gauges import watch_replicas
 from martlet.log.file_names import CLEAN_SHUTDOWN, PARTITION_METADATA
 from martlet.log.replicated_batches import check_replicated
@@ -306,11 +306,11 @@ async def test_a_new_leader_does_not_tell_the_latest_offset_before_it_knows_it()
         for version, code in ((5, ErrorCode.OFFSET_NOT_AVAILABLE), (4, ErrorCode.LEADER_NOT_AVAILABLE)):
             for timestamp in (LATEST, 0):
                 with pytest.raises(ApiError) as caught:
-                    look_up(partition, timestamp, version)
+                    look_up(partition, timestamp, READ_UNCOMMITTED, version)
                 assert caught.value.code is code
-        assert look_up(partition, EARLIEST, 5)[1] == 0
+        assert look_up(partition, EARLIEST, READ_UNCOMMITTED, 5)[1] == 0
         bench.replica_fetch(THIRD, 3, epoch=1, last_epoch=0)
-        assert look_up(partition, LATEST, 5)[1] == 3
+        assert look_up(partition, LATEST, READ_UNCOMMITTED, 5)[1] == 3
 
 
 async def test_a_leader_begins_with_what_it_has_flushed_where_the_topic_wants_a_flush() -> None:

@@ -1,9 +1,10 @@
 """ListOffsets 1–11: offsets by timestamp and by the special timestamps.
 
--1 latest (high watermark) · -2 earliest · -3 the record with the largest timestamp (v7) · -4 earliest on this disk (v8;
-the same as -2 here) · -5 last moved to tiered storage (v9; none here) · -6 earliest not yet moved (v11; none here) ·
-≥ 0 the first record at or after that time, or offset -1 without an error when there is none.
-v2 isolation level, v4 leader epochs, v10 a timeout, which never matters because nothing here waits.
+-1 latest (high watermark, or last stable offset for isolation level 1) · -2 earliest · -3 the record with the largest
+timestamp (v7) · -4 earliest on this disk (v8; the same as -2 here) · -5 last moved to tiered storage (v9; none here) ·
+-6 earliest not yet moved (v11; none here) · ≥ 0 the first record at or after that time, or offset -1 without an error
+when there is none. v2 isolation level: what is at or above the last stable offset is not found by a reader of committed
+data; v4 leader epochs, v10 a timeout, which never matters because nothing here waits.
 A leader that was just elected may not know yet how much its predecessor has committed; until it does, all but the
 earliest offsets are refused with OFFSET_NOT_AVAILABLE (v5) or LEADER_NOT_AVAILABLE.
 """
@@ -46,14 +47,15 @@ async def handle(broker: BrokerServices, request: ListOffsetsRequest, context: R
     topics = []
     for topic in request.topics:
         found = [
-            _answer(broker, topic.name, asked, context.version, repeats) async for asked in in_turns(topic.partitions)
+            _answer(broker, topic.name, asked, request.isolation_level, context.version, repeats)
+            async for asked in in_turns(topic.partitions)
         ]
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=found))
     return ListOffsetsResponse(topics=topics)
 
 
 def _answer(
-    broker: BrokerServices, topic: str, asked: ListOffsetsPartition, version: int, repeats: Repeats
+    broker: BrokerServices, topic: str, asked: ListOffsetsPartition, isolation: int, version: int, repeats: Repeats
 ) -> ListOffsetsPartitionResponse:
     try:
         repeats.check((topic, asked.partition_index))
@@ -61,7 +63,7 @@ def _answer(
         partition = broker.partitions.get(topic, asked.partition_index)
         partition.check_online()
         partition.check_leader_epoch(asked.current_leader_epoch)
-        timestamp, offset, epoch = _look_up(broker, partition, asked.timestamp, version)
+        timestamp, offset, epoch = _look_up(broker, partition, asked.timestamp, isolation, version)
     except ApiError as error:
         return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code)
     return ListOffsetsPartitionResponse(
@@ -69,17 +71,19 @@ def _answer(
     )
 
 
-def _look_up(broker: BrokerServices, partition: Partition, timestamp: int, version: int) -> tuple[int, int, int]:
+def _look_up(
+    broker: BrokerServices, partition: Partition, timestamp: int, isolation: int, version: int
+) -> tuple[int, int, int]:
     try:
-        return look_up(partition, timestamp, version)
+        return look_up(partition, timestamp, isolation, version)
     except StorageFailure as failure:
         raise ApiError(broker.partitions.read_failed(partition, failure), str(failure)) from failure
 
 
-def look_up(partition: Partition, timestamp: int, version: int) -> tuple[int, int, int]:
+def look_up(partition: Partition, timestamp: int, isolation: int, version: int) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch) for one question."""
     log = partition.log
-    end = partition.high_watermark
+    end = partition.readable_end(isolation)
     if timestamp < 0 and version < _FIRST_VERSION.get(timestamp, 0):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     if timestamp == LATEST:

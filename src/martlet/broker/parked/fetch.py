@@ -1,6 +1,7 @@
 """A reader's fetch from arrival to answer: look at its partitions, wait while they hold too little, read, answer.
 
-Leaders and followers both serve readers up to their high watermark; a leader names a follower in the reader's rack
+Leaders and followers both serve readers up to their high watermark, and readers of committed data up to their last
+stable offset; a leader names a follower in the reader's rack
 where there is one. The fetches of followers go on from here in `replica_fetch.py`.
 
 Looking costs no disk access: partitions say where bytes lie and how many. Bytes are read once, when the answer goes
@@ -15,7 +16,7 @@ from typing import Final, NamedTuple
 from martlet.base.errors import ApiError, ErrorCode, StorageFailure
 from martlet.base.ids import TopicId
 from martlet.broker.ground.request import Link, Reply
-from martlet.broker.partitions.partition import Partition
+from martlet.broker.partitions.partition import READ_UNCOMMITTED, Partition
 from martlet.broker.routing.leader_hint import add_leader_hints
 from martlet.broker.routing.read_replica import preferred_read_replica
 from martlet.broker.services import BrokerServices
@@ -145,7 +146,15 @@ class WaitingFetch:
         if diverging is not None:
             look.complete = True
             return FetchPartitionResult(asked.partition, diverging_epoch=diverging)
-        watermark = partition.high_watermark
+        isolation = self._request.isolation_level
+        answer = FetchPartitionResult(
+            asked.partition,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            # None could be aborted: publishes in transactions are refused.
+            aborted_transactions=None if isolation == READ_UNCOMMITTED else (),
+        )
         if partition.leader is not None and self._request.rack_id:
             nearer = preferred_read_replica(
                 partition,
@@ -156,13 +165,11 @@ class WaitingFetch:
             )
             if nearer is not None:
                 look.complete = True
-                return FetchPartitionResult(
-                    asked.partition, 0, watermark, watermark, log.log_start_offset, preferred_read_replica=nearer
-                )
+                return answer._replace(preferred_read_replica=nearer)
         limit = min(room, asked.partition_max_bytes)
-        piece = partition.locate(asked.fetch_offset, max_bytes=limit, at_least_one=not look.size)
+        piece = partition.locate(asked.fetch_offset, max_bytes=limit, at_least_one=not look.size, isolation=isolation)
         self._take(look, partition, piece, results)
-        return FetchPartitionResult(asked.partition, 0, watermark, watermark, log.log_start_offset)
+        return answer
 
     def _take(self, look: Look, partition: Partition, piece: LogSlice, results: list[FetchPartitionResult]) -> None:
         """Note that the result which comes next in `results` is to hold this piece."""

@@ -89,7 +89,7 @@ class WaitingReplicaFetch(WaitingFetch):
             look.complete = True
         if progress is not None:
             self._sending.append((progress, watermark))
-        return FetchPartitionResult(asked.partition, 0, watermark, watermark, start_offset)
+        return FetchPartitionResult(asked.partition, 0, watermark, partition.last_stable_offset, start_offset)
 
     def _wait_on(self, partition: Partition) -> None:
         partition.add_replica_waiter(self._changed)

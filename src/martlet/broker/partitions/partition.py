@@ -49,6 +49,10 @@ compressed is compressed there."""
 WRITE_BACK_BYTES: Final = 32 << 20
 """Unflushed bytes after which a flush starts early, so that the kernel need not stall our writes to catch up."""
 
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+"""Isolation levels as requests name them; one that is not known is served like READ_COMMITTED."""
+
 Callback: TypeAlias = Callable[[], None]
 
 
@@ -146,6 +150,7 @@ class Partition:
         self._own_waiters: deque[tuple[int, Callback]] = deque()
         self._fetch_waiters: dict[Callback, None] = {}
         self._replica_waiters: dict[Callback, None] = {}
+        self._markers_committed()
 
     # --- the role, as the partition table gives it
 
@@ -157,6 +162,16 @@ class Partition:
     def high_watermark(self) -> int:
         """Everything below is committed. The log keeps it; only this class moves it."""
         return self.log.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Everything below is committed and belongs to no transaction that is open or not yet known to be decided."""
+        high_watermark, unstable = self.log.high_watermark, self.log.first_unstable_offset
+        return high_watermark if unstable is None else min(unstable, high_watermark)
+
+    def readable_end(self, isolation: int) -> int:
+        """Where a reader of that isolation level has to stop."""
+        return self.high_watermark if isolation == READ_UNCOMMITTED else self.last_stable_offset
 
     @property
     def lag_messages(self) -> int:
@@ -358,11 +373,17 @@ class Partition:
             return
         invariant(offset <= log.end_offset, "PAR-1: the high watermark never passes the end offset")
         log.high_watermark = offset
+        self._markers_committed()
         waiters = self._commit_waiters
         while waiters and waiters[0][0] <= offset:
             waiters.popleft()[1]()
         if self._fetch_waiters or self._replica_waiters:
             self.wake_fetches()
+
+    def _markers_committed(self) -> None:
+        """Transactions whose markers are below the high watermark hold readers back no longer."""
+        log = self.log
+        log.producers.transactions.marker_is_committed_below(log.high_watermark)
 
     def when_committed(self, next_offset: int, callback: Callback, *, gives_up: bool = False) -> bool:
         """Call back once the high watermark reaches `next_offset`, or the role ends; False when it already has.
@@ -502,6 +523,7 @@ class Partition:
             if isinstance(failure, LogDamaged):
                 self.close(error)  # it may be cut in part: what it knows of producers is older than the rest
             raise error from failure
+        self._markers_committed()
         self.refused.note_cut(producers, log.producers, now_ms)
         self.wake_fetches()
         waiters, self._own_waiters = self._own_waiters, deque()
@@ -510,9 +532,10 @@ class Partition:
 
     # --- reading
 
-    def locate(self, offset: int, *, max_bytes: int, at_least_one: bool) -> LogSlice:
-        """Where the batches from `offset` on lie, as far as readers may see."""
-        return self.log.locate(offset, max_bytes=max_bytes, end_offset=self.high_watermark, at_least_one=at_least_one)
+    def locate(self, offset: int, *, max_bytes: int, at_least_one: bool, isolation: int = READ_UNCOMMITTED) -> LogSlice:
+        """Where the batches from `offset` on lie, as far as a reader of that isolation level may see."""
+        end_offset = self.readable_end(isolation)
+        return self.log.locate(offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=at_least_one)
 
     # --- flushing (driven by the flusher)
 
