@@ -136,6 +136,11 @@ class ScramServer:
         self._nonce = self._binding = self._client_first = self._server_first = ""
         self.user: str | None = None
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether the first message has come."""
+        return self._step is not _Step.FIRST
+
     def first(self, message: bytes) -> bytes:
         """Answer the client's first message with salt and iterations."""
         self._take_turn(_Step.FIRST, message)

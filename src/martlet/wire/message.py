@@ -21,7 +21,8 @@ def _equals(self: object, other: object) -> Any:
 
 
 def _text(self: object) -> str:
-    fields = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in dataclasses.fields(self))  # type: ignore[arg-type]
+    shown = [field.name for field in dataclasses.fields(self) if field.repr]  # type: ignore[arg-type]
+    fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
     return f"{type(self).__qualname__}({fields})"
 
 

@@ -62,6 +62,15 @@ ADVERTISED = {
     "txn_offset_commit": range(6),
     "describe_transactions": range(1),
     "list_transactions": range(3),
+    "sasl_handshake": range(2),
+    "sasl_authenticate": range(3),
+    "describe_acls": range(1, 4),
+    "create_acls": range(1, 4),
+    "delete_acls": range(1, 4),
+    "describe_client_quotas": range(2),
+    "alter_client_quotas": range(2),
+    "describe_user_scram_credentials": range(1),
+    "alter_user_scram_credentials": range(1),
 }
 """What Kafka 4.3 advertises for the APIs that we have classes for."""
 
