@@ -4,10 +4,10 @@ Rules: this half knows asyncio and no SQL; `sqlite_database.py` is the other way
 worker thread, so nothing here ever blocks the event loop.
 
 How it works: every call becomes a call on the thread. A watch reads the history from its position whenever it is
-told that the revision has moved: at once after a commit of this process, and, when the store is opened as
-shared, within the poll interval after a commit of another one (a look at the file's revision, a few microseconds,
-made only while somebody watches). The thread also ends leases when their time is over; with neither leases nor
-other processes it sleeps until it is called.
+notified that the revision has moved: at once after a commit of this process, and, when the store is opened as shared,
+within the poll interval after a commit of another one (the file's revision is read, a few microseconds, only while
+there are watches). The thread also ends leases when their time is over; with neither leases nor other processes it
+sleeps until it is called.
 
 Invariants: STO-1 to STO-6 of `martlet.cluster.store`.
 
@@ -63,7 +63,7 @@ class _Watcher:
         try:
             self._loop.call_soon_threadsafe(self.moved.set)
         except RuntimeError:
-            # Its loop was closed without closing the watch; there is nobody to wake.
+            # Its loop was closed without closing the watch; nothing is left to wake.
             return
 
 
@@ -170,26 +170,26 @@ class SqliteStore:
     async def _run(self, function: Callable[[], T]) -> T:
         if self._closed:
             raise StoreClosed("the metadata store has been closed")
-        return await self._thread.run(partial(self._database.in_spare_room, function))
+        return await self._thread.run(partial(self._database.retrying_on_full_disk, function))
 
     # --- on the thread
 
     def _settle(self) -> float | None:
-        """After each call and each wait: tell watches what has moved, and say how long to sleep."""
+        """After each call and each wait: notify watches of what has moved; returns how long to sleep."""
         if self._closed:
             return None
         try:
-            return self._look_around()
+            return self._end_leases_and_notify()
         except (StoreError, StorageFailure):
-            # Whoever calls or watches next meets the same error and can report it.
+            # The next caller or watch meets the same error and can report it.
             self._wake_watchers()
             return _SLEEP_SECONDS_AFTER_ERROR
 
-    def _look_around(self) -> float | None:
+    def _end_leases_and_notify(self) -> float | None:
         database = self._database
         expiry_ms = database.next_expiry_ms()
         if expiry_ms is not None and expiry_ms <= self._clock.now_ms():
-            database.in_spare_room(database.end_expired_leases)
+            database.retrying_on_full_disk(database.end_expired_leases)
             expiry_ms = database.next_expiry_ms()
         if self._watchers:
             revision = database.revision()

@@ -63,7 +63,7 @@ async def test_the_thread_ends_with_the_store(path: str, threads_before: set[thr
 
 async def test_the_file_is_durable_at_every_commit(path: str) -> None:
     database = SqliteDatabase(path, SimClock(), 100)
-    connection = database._connection
+    connection = database._file.connection
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
     database.close()
@@ -127,12 +127,12 @@ async def test_a_missing_directory_is_a_storage_failure(tmp_path: Path, threads_
 async def test_a_full_disk_refuses_the_commit_and_the_next_one_may_succeed(path: str) -> None:
     database = SqliteDatabase(path, SimClock(), 100)
     database.commit({}, {"a": b"1"}, (), (), None)
-    pages = database._connection.execute("PRAGMA page_count").fetchone()[0]
-    database._connection.execute(f"PRAGMA max_page_count = {pages}")
+    pages = database._file.connection.execute("PRAGMA page_count").fetchone()[0]
+    database._file.connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(DiskFull):
         database.commit({}, {"big": b"x" * 900_000}, (), (), None)
     assert database.get("big") is None
-    database._connection.execute("PRAGMA max_page_count = 1000000")
+    database._file.connection.execute("PRAGMA max_page_count = 1000000")
     assert database.commit({}, {"big": b"x" * 900_000}, (), (), None) == (True, 2)
     database.close()
 
@@ -155,7 +155,7 @@ class _FailingCommit:
 
 async def test_sto_12_after_a_commit_in_doubt_the_store_does_nothing_more(path: str) -> None:
     database = SqliteDatabase(path, SimClock(), 100)
-    database._connection = _FailingCommit(database._connection)  # type: ignore[assignment]
+    database._file.connection = _FailingCommit(database._file.connection)  # type: ignore[assignment]
     with pytest.raises(UnknownOutcome, match=r"metadata\.db"):
         database.commit({}, {"a": b"1"}, (), (), None)
     with pytest.raises(StorageFailure, match="disk I/O error"):
@@ -166,7 +166,7 @@ async def test_sto_12_after_a_commit_in_doubt_the_store_does_nothing_more(path: 
 async def test_a_file_locked_for_too_long_is_unavailable_and_nothing_happened(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("martlet.stores.sqlite_database._BUSY_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("martlet.stores.sqlite_file._BUSY_TIMEOUT_SECONDS", 0.05)
     store = await SqliteStore.open(path)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
