@@ -15,7 +15,7 @@ Proved by: tests/clients/test_group_consumer.py
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Self, TypeVar
@@ -23,9 +23,9 @@ from typing import Final, Self, TypeVar
 from martlet.base.errors import ApiError, MartletError
 from martlet.base.ids import TopicPartition
 from martlet.base.randomness import IdSource
-from martlet.client.apis import CONSUMER_GROUP_HEARTBEAT
 from martlet.client.backoff import Backoff
 from martlet.client.cluster import Cluster
+from martlet.client.consumer.heartbeats import Heartbeats, complete, now_ms
 from martlet.client.consumer.membership import (
     CommitRefusal,
     MemberOptions,
@@ -42,7 +42,6 @@ from martlet.client.group_members import MemberIdentity
 from martlet.client.groups import Groups
 from martlet.client.offsets import EARLIEST, LATEST, list_offsets
 from martlet.client.retrying import Retrying
-from martlet.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 Result = TypeVar("Result")
 
@@ -110,10 +109,7 @@ class GroupConsumer:
         self._paused: set[TopicPartition] = set()
         self._arrived: deque[Fetched] = deque()
         """Fetched for an iteration, and not handed out yet."""
-        self._changed = asyncio.Event()
-        """The heartbeat task has to look again when the next heartbeat is due."""
-        self._waiters: set[asyncio.Future[None]] = set()
-        self._heartbeats: asyncio.Task[None] | None = None
+        self._heartbeats = Heartbeats(cluster, self._groups, options.member.group_id, self._membership)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -123,7 +119,7 @@ class GroupConsumer:
         await self.aclose()
 
     async def start(self) -> None:
-        self._heartbeats = asyncio.create_task(self._send_heartbeats(), name="martlet-group-heartbeats")
+        self._heartbeats.start()
 
     async def aclose(self) -> None:
         """Give the partitions back, with `on_revoked`, and leave; bounded by `close_timeout_ms`."""
@@ -132,19 +128,17 @@ class GroupConsumer:
                 async with asyncio.timeout(self._options.close_timeout_ms / 1000):
                     await self._leave()
         finally:
-            if self._heartbeats is not None:
-                self._heartbeats.cancel()
-                await asyncio.gather(self._heartbeats, return_exceptions=True)
+            await self._heartbeats.stop()
             await self._fetcher.aclose()
 
     async def _leave(self) -> None:
-        self._membership.leave(_now_ms())
-        self._changed.set()
+        self._membership.leave(now_ms())
+        self._heartbeats.reschedule()
         while self._membership.state not in (MemberState.LEFT, MemberState.FAILED):
             if (step := self._membership.next_step()) is not None:
                 await self._execute(step)
             else:
-                await self._wait_for_answer()
+                await self._heartbeats.answered()
 
     # Reading
 
@@ -154,8 +148,8 @@ class GroupConsumer:
         if bool(names) == bool(pattern):
             raise ValueError("subscribe to topics by name or to one pattern, not to both or neither")
         self._subscription = Subscription(names, pattern)
-        self._membership.subscribe(self._subscription, _now_ms())
-        self._changed.set()
+        self._membership.subscribe(self._subscription, now_ms())
+        self._heartbeats.reschedule()
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -187,19 +181,19 @@ class GroupConsumer:
             self._arrived.extend(await self._poll(0 if self._arrived else _ITERATION_POLL_MS))
         fetched = self._arrived.popleft()
         self._positions[fetched.partition] = fetched.next_position
-        self._membership.poll_ended(_now_ms())
+        self._membership.poll_ended(now_ms())
         return fetched
 
     async def _poll(self, timeout_ms: float) -> list[Fetched]:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
-        self._membership.poll_started(_now_ms())
-        self._changed.set()
+        self._membership.poll_started(now_ms())
+        self._heartbeats.reschedule()
         try:
             while True:
-                with self._wake_up() as wake:
+                with self._heartbeats.wake_up() as wake:
                     await self._rebalance()
-                    timer = loop.call_at(deadline, _complete, wake)
+                    timer = loop.call_at(deadline, complete, wake)
                     try:
                         arrived = await self._fetcher.fetch(until=wake)
                         if not arrived and not self._fetcher.positions:
@@ -209,8 +203,8 @@ class GroupConsumer:
                 if arrived or loop.time() >= deadline:
                     return arrived
         finally:
-            self._membership.poll_ended(_now_ms())
-            self._changed.set()
+            self._membership.poll_ended(now_ms())
+            self._heartbeats.reschedule()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Read no more of these until `resume`; they stay owned."""
@@ -271,21 +265,21 @@ class GroupConsumer:
             try:
                 return await ask(identity)
             except ApiError as error:
-                refusal = self._membership.refused_as(identity, error, _now_ms())
+                refusal = self._membership.refused_as(identity, error, now_ms())
                 if refusal is CommitRefusal.LOST:
                     raise PartitionsLost(partitions) from error
                 if refusal is CommitRefusal.FINAL or not retrying.time_left():
                     raise
                 if refusal is CommitRefusal.AFTER_HEARTBEAT:
-                    self._changed.set()
-                    await self._wait_for_answer()
+                    self._heartbeats.reschedule()
+                    await self._heartbeats.answered()
 
     # Rebalances
 
     async def _rebalance(self) -> None:
         """Do what the group wants done before reading goes on; raises what ended the membership."""
         while True:
-            self._check_heartbeats()
+            self._heartbeats.check()
             if self._membership.unnamed_topics:
                 await self._learn_names()
             step = self._membership.next_step()
@@ -339,8 +333,8 @@ class GroupConsumer:
         self._complete_step(step)
 
     def _complete_step(self, step: Step) -> None:
-        self._membership.completed(step, _now_ms())
-        self._changed.set()
+        self._membership.completed(step, now_ms())
+        self._heartbeats.reschedule()
 
     async def _learn_names(self) -> None:
         """Topics that cannot be described now are asked for again at the next heartbeat."""
@@ -350,76 +344,3 @@ class GroupConsumer:
             else:
                 await self._cluster.refresh_all()
         self._membership.learn_names({topic.id: name for name, topic in self._cluster.metadata.topics.items()})
-
-    # Heartbeats
-
-    async def _send_heartbeats(self) -> None:
-        try:
-            while self._membership.state not in (MemberState.LEFT, MemberState.FAILED):
-                self._changed.clear()
-                due_ms = self._membership.due_at_ms()
-                pause_s = None if due_ms is None else (due_ms - _now_ms()) / 1000
-                if pause_s is None or pause_s > 0:
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(pause_s):
-                            await self._changed.wait()
-                    continue
-                request = self._membership.heartbeat(_now_ms())
-                if request is not None:
-                    await self._send(request)
-                self._wake_all()
-        finally:
-            self._wake_all()
-
-    async def _send(self, request: ConsumerGroupHeartbeatRequest) -> None:
-        group_id = self._options.member.group_id
-        try:
-            connection = await self._groups.coordinator(group_id)
-            response = await connection.call(CONSUMER_GROUP_HEARTBEAT, request)
-        except ApiError as error:
-            self._membership.refused(error, _now_ms())
-        except ClientError:
-            self._membership.unanswered(_now_ms())
-        else:
-            self._membership.answered(response, _now_ms())
-        if self._membership.coordinator_lost:
-            self._membership.coordinator_lost = False
-            self._groups.forget_coordinator(group_id)
-            with contextlib.suppress(ApiError, ClientError):
-                await self._cluster.refresh(())
-
-    def _check_heartbeats(self) -> None:
-        """Raise what ended the heartbeat task, if anything did."""
-        if self._heartbeats is None:
-            raise RuntimeError("the consumer was not started")
-        if self._heartbeats.done():
-            self._heartbeats.result()
-
-    @contextlib.contextmanager
-    def _wake_up(self) -> Iterator["asyncio.Future[None]"]:
-        """A future that is done when the next heartbeat has been answered."""
-        wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(wake)
-        try:
-            yield wake
-        finally:
-            self._waiters.discard(wake)
-
-    async def _wait_for_answer(self) -> None:
-        self._check_heartbeats()
-        with self._wake_up() as wake:
-            await wake
-        self._check_heartbeats()
-
-    def _wake_all(self) -> None:
-        for waiter in self._waiters:
-            _complete(waiter)
-
-
-def _complete(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-def _now_ms() -> float:
-    return asyncio.get_running_loop().time() * 1000
