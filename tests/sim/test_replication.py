@@ -24,7 +24,7 @@ from martlet.client.errors import ClientError
 from martlet.client.options import ClientOptions
 from martlet.client.producer import Producer, ProducerOptions
 from martlet.log.partition_log import PartitionLog
-from tests.unit.broker.replica_bench import content
+from tests.unit.broker.following.replica_bench import content
 
 ORDERS = TopicPartition("orders", 0)
 OPTIONS = ClientOptions(connect_timeout_ms=1_000, request_timeout_ms=2_000, retry_timeout_ms=30_000)

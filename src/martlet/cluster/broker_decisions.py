@@ -12,7 +12,7 @@ CLS-8 an incarnation, and any number given away by a counter, is never given twi
 CLS-9 an election raises the leader epoch by one and names the incarnation elected; nothing ever lowers an epoch;
 CLS-10 an election compares the broker's registration, so a process that has been replaced elects nobody.
 
-Proved by: tests/unit/cluster/test_broker_decisions.py, tests/unit/broker/test_topic_admin.py
+Proved by: tests/unit/cluster/test_broker_decisions.py, tests/unit/broker/administration/test_topic_admin.py
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ How it works: when nobody complete is alive, every replica that is writes into t
 and of which epoch its last message is. An election forgets it all. Where every candidate has spoken, the one with the
 latest epoch, and of these the longest log, lacks least; that is the order of Raft.
 
-Proved by: tests/unit/cluster/test_log_ends.py, tests/unit/broker/test_log_end_reports.py
+Proved by: tests/unit/cluster/test_log_ends.py, tests/unit/broker/administration/test_log_end_reports.py
 """
 
 from collections.abc import Iterable, Iterator

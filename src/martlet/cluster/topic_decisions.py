@@ -14,7 +14,7 @@ Invariants:
 CLS-43 a topic is visible only with all its partitions (CLS-7);
 CLS-44 a partition begins at leader epoch 0 under an id that no topic had before.
 
-Proved by: tests/unit/cluster/test_topic_decisions.py, tests/unit/broker/test_topic_admin.py
+Proved by: tests/unit/cluster/test_topic_decisions.py, tests/unit/broker/administration/test_topic_admin.py
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -12,7 +12,7 @@ from martlet.broker.coordinators.internal_topic import InternalTopic, InternalTo
 from martlet.broker.coordinators.shard_snapshots import take_snapshot
 from martlet.broker.partitions.partition import Partition
 from martlet.coordinator.snapshots import SnapshotRule
-from tests.unit.broker.test_coordinator_host import TOPIC, HostedToy, ToyBench
+from tests.unit.broker.coordinators.test_coordinator_host import TOPIC, HostedToy, ToyBench
 from tests.unit.coordinator.toy_machine import ToyCodec
 
 RULE = SnapshotRule(min_bytes=2_000, ratio=4)

@@ -2,7 +2,7 @@
 
 Rules: what is allowed, and what becomes of a change, is decided by `martlet.configs`; here it is stored.
 
-Proved by: tests/unit/broker/test_topic_admin.py, tests/broker/test_admin_configs.py
+Proved by: tests/unit/broker/administration/test_topic_admin.py, tests/broker/test_admin_configs.py
 """
 
 import logging

@@ -10,7 +10,7 @@ more to do. A process that has followed the store all along knows who was there,
 waiting; only after a silence of the store, in which leases of others may have run out without their fault, is
 nobody fenced for the time of a lease (`FencingGuard`).
 
-Proved by: tests/unit/broker/test_controller.py, tests/properties/test_controller.py
+Proved by: tests/unit/broker/administration/test_controller.py, tests/properties/test_controller.py
 """
 
 import asyncio

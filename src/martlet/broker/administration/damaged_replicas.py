@@ -6,7 +6,7 @@ replaced by the partition table, when the image says that nothing counts on it a
 How it works: the table knows which copies are damaged, from a first fault until it has another copy in that place, or
 none. Each is tried once a second: somebody complete may come back, and an answer that was lost shows in the image.
 
-Proved by: tests/unit/broker/test_damaged_copies.py
+Proved by: tests/unit/broker/administration/test_damaged_copies.py
 """
 
 import asyncio

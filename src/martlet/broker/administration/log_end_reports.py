@@ -3,7 +3,7 @@
 Rules: what is to be said and how is decided by `martlet.cluster.log_ends`; here is the reading of the logs and the
 commit. A commit that lost its comparison, or its answer, is decided again from what the image shows then.
 
-Proved by: tests/unit/broker/test_log_end_reports.py
+Proved by: tests/unit/broker/administration/test_log_end_reports.py
 """
 
 import asyncio

@@ -10,7 +10,7 @@ is made again; if it is unnecessary then, a commit whose answer was lost, or the
 Invariant: (ADM-1) every partition of a request has an outcome: None when it is as requested, or the error that says
 why not.
 
-Proved by: tests/unit/broker/test_partition_admin.py, tests/broker/test_partition_apis.py
+Proved by: tests/unit/broker/administration/test_partition_admin.py, tests/broker/test_partition_apis.py
 """
 
 import asyncio

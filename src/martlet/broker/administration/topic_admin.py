@@ -6,7 +6,8 @@ a decision is repeated, so a commit whose answer was lost is recognised.
 
 Invariants: C1–C2 of `topic_decisions.py`.
 
-Proved by: tests/unit/broker/test_topic_admin.py, tests/unit/broker/test_topic_admin_faults.py
+Proved by: tests/unit/broker/administration/test_topic_admin.py,
+tests/unit/broker/administration/test_topic_admin_faults.py
 """
 
 import logging

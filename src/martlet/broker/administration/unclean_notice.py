@@ -4,7 +4,7 @@ An election of somebody incomplete is never silent, whatever becomes of it: the 
 the process may end before the answer comes. So it is logged and counted first; whoever carries it out says afterwards
 that it has happened. An attempt that lost its comparison counts as well, and so does the next one.
 
-Proved by: tests/unit/broker/test_controller.py, tests/unit/broker/test_partition_admin.py
+Proved by: tests/unit/broker/administration/test_controller.py, tests/unit/broker/administration/test_partition_admin.py
 """
 
 import logging

@@ -7,8 +7,8 @@ know of the machines it hosts stands in their `MachineKind`; `groups.py` has tha
 Invariants: (G1) there is a shard for every partition of the topic that this process leads, and no other;
 (G2) one timer of the event loop stands for all timers of all shards, and is never later than the earliest of them.
 
-Proved by: tests/unit/broker/test_coordinator_host.py, tests/unit/broker/test_group_coordinator.py,
-tests/broker/test_group_apis.py
+Proved by: tests/unit/broker/coordinators/test_coordinator_host.py,
+tests/unit/broker/coordinators/test_group_coordinator.py, tests/broker/test_group_apis.py
 """
 
 import asyncio

@@ -9,7 +9,7 @@ Rules: (L1) the number of series is bounded, whatever groups there are: groups p
 past theirs, are counted together. (L2) A group or topic that is gone takes its series with it at the next turn.
 A scrape only hands out what the last turn has found.
 
-Proved by: tests/unit/broker/test_group_lag.py
+Proved by: tests/unit/broker/coordinators/test_group_lag.py
 """
 
 import asyncio

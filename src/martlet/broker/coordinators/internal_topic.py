@@ -3,7 +3,8 @@
 Its number of partitions decides which of them holds a key, by Kafka's arithmetic, and is fixed once the topic exists;
 the wanted number counts only when it is created.
 
-Proved by: tests/unit/broker/test_internal_topic.py, tests/unit/broker/test_coordinator_host.py
+Proved by: tests/unit/broker/coordinators/test_internal_topic.py,
+tests/unit/broker/coordinators/test_coordinator_host.py
 """
 
 import asyncio

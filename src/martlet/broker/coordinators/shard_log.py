@@ -8,7 +8,7 @@ Invariants: (H1) a shard log serves one leadership: when this process has led un
 may have written in between, and the shard has to be loaded again; (H2) a log that holds, or ever held, what the shard
 has not written is not taken as its own.
 
-Proved by: tests/unit/broker/test_group_coordinator.py, tests/broker/test_offset_apis.py
+Proved by: tests/unit/broker/coordinators/test_group_coordinator.py, tests/broker/test_offset_apis.py
 """
 
 from collections.abc import Callable, Sequence

@@ -6,7 +6,7 @@ nothing of them reaches the log. Trouble is raised as ApiError and concerns this
 Invariant: (I3) the log is touched only in the role in which it was asked for: an answer to an earlier epoch, or to
 another end of the log, changes nothing.
 
-Proved by: tests/unit/broker/test_replica_answer.py
+Proved by: tests/unit/broker/following/test_apply.py
 """
 
 import logging

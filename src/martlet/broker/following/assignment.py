@@ -4,7 +4,7 @@ How it works: every leader broker has a fetcher with one connection and one requ
 which partitions have another role, leader or epoch now; each then belongs to the fetcher of its leader, or to none. The
 throttle on moves follows the settings of this broker and of the topics, so that it can be changed while they run.
 
-Proved by: tests/unit/broker/test_replica_fetching.py
+Proved by: tests/unit/broker/following/test_assignment.py
 """
 
 import asyncio

@@ -8,7 +8,7 @@ Rules: trouble with the connection pauses the lane, for a second at most, and le
 connection is to one process: when the leader registers anew, it is dropped. This is one of the named supervisors that
 may catch everything: an error that nobody expected goes to the loop's exception handler, and the rounds go on.
 
-Proved by: tests/unit/broker/test_replica_fetcher.py, tests/unit/broker/test_replica_fetching.py
+Proved by: tests/unit/broker/following/test_fetcher.py, tests/unit/broker/following/test_assignment.py
 """
 
 import asyncio

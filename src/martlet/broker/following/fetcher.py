@@ -15,7 +15,7 @@ given up for ever: an answer such as "not leader" may come from a leader that ha
 (F2) This is one of the named supervisors that may catch everything: a fault that one partition brings up must
 not stop the others; a broken invariant goes to the loop's exception handler.
 
-Proved by: tests/unit/broker/test_replica_fetcher.py, tests/unit/broker/test_replica_fetching.py
+Proved by: tests/unit/broker/following/test_fetcher.py, tests/unit/broker/following/test_assignment.py
 """
 
 import asyncio

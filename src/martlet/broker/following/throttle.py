@@ -7,7 +7,7 @@ How it works: what was fetched is taken from the bucket, also when that is more 
 is known only when it has come. While the bucket is below zero nothing more is asked for. It holds one second's
 worth at most.
 
-Proved by: tests/unit/broker/test_replica_throttle.py
+Proved by: tests/unit/broker/following/test_throttle.py
 """
 
 

@@ -4,7 +4,7 @@ Rules: background work shares nothing with the broker but plain values that one 
 opens its own connections. In a simulation there are no threads, and a task of the same loop takes the place. An
 exception of the work is reported to the broker's loop, once.
 
-Proved by: tests/unit/broker/test_background.py
+Proved by: tests/unit/broker/ground/test_background.py
 """
 
 import asyncio

@@ -13,7 +13,7 @@ that is tried again after a while.
 
 Invariant: (W1) no claim is granted that leaves less than the reserve, as far as looks and earlier claims can tell.
 
-Proved by: tests/unit/broker/test_disk_space.py, tests/broker/test_disk_full.py
+Proved by: tests/unit/broker/ground/test_disk_space.py, tests/broker/test_disk_full.py
 """
 
 import contextlib

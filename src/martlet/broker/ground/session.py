@@ -7,7 +7,7 @@ Invariants: SRV-5 a connection is served only what its state allows (`may_serve`
 `_NEXT` says; SRV-6 no request is open while the principal changes: the requests that authenticate start when all
 earlier ones are answered, and later ones start after them (SRV-2), so a request may read the principal at any time.
 
-Proved by: tests/unit/broker/test_session.py, tests/unit/broker/test_connection_session.py
+Proved by: tests/unit/broker/ground/test_session.py, tests/unit/broker/serving/test_connection_session.py
 """
 
 from collections.abc import Callable

@@ -5,7 +5,7 @@ here first (see `lease_keeper.py`): the loop shows that it turns by a tick now a
 is synced. A disk that is full still answers; one that fails ends the broker. A broker that is alone in its cluster
 keeps its lease in any case: there is nobody who could do better.
 
-Proved by: tests/unit/broker/test_lease_keeper.py, tests/unit/broker/test_membership.py
+Proved by: tests/unit/broker/membership/test_lease_keeper.py, tests/unit/broker/membership/test_membership.py
 """
 
 import asyncio

@@ -4,7 +4,7 @@ At a light load the way to a thread and back is a good part of an answer's time,
 several times as long as it need be: here it is one queue there and one call of the loop back. In a simulation there are
 no threads, and the loop's own executor, which is virtual there, takes the place.
 
-Proved by: tests/unit/broker/test_workers.py
+Proved by: tests/unit/broker/ground/test_workers.py
 """
 
 import asyncio

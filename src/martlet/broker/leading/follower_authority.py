@@ -4,7 +4,7 @@ Whoever fetches as a replica reads what is not committed and, worse, what it cla
 ordinary client must not be able to do either. So the fetch carries the secret, which only those can know who can read
 the metadata store, and the incarnation under which the broker is registered now.
 
-Proved by: tests/unit/broker/test_replica_fetch.py
+Proved by: tests/unit/broker/parked/test_replica_fetch.py
 """
 
 import hmac

@@ -10,7 +10,7 @@ portion to a commit; when a commit loses a comparison, what was in it is propose
 word reaches the leaders through the image. After an answer that never came the image is brought up to date and the
 leader told what is stored.
 
-Proved by: tests/unit/broker/test_in_sync_keeper.py, tests/properties/test_controlled_replication.py
+Proved by: tests/unit/broker/leading/test_in_sync_keeper.py, tests/properties/test_controlled_replication.py
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Invariants: CLS-8 to CLS-10 of `martlet.cluster`'s decisions about brokers.
 
-Proved by: tests/unit/broker/test_topic_admin.py, tests/unit/broker/test_membership.py
+Proved by: tests/unit/broker/administration/test_topic_admin.py, tests/unit/broker/membership/test_membership.py
 """
 
 from collections.abc import Callable

@@ -10,7 +10,7 @@ and changed nothing in it.
 
 A file that cannot be read is a StorageFailure and left as it is; a missing one means a new directory.
 
-Proved by: tests/unit/broker/test_membership.py
+Proved by: tests/unit/broker/membership/test_membership.py
 """
 
 import json

@@ -14,7 +14,8 @@ Invariants:
 K1 nothing is acted on after the deadline of the last lease that was answered for;
 K2 under a new lease nothing is acted on before the image holds everything up to the commit that showed it.
 
-Proved by: tests/unit/broker/test_membership.py, test_lease_keeper.py, tests/cluster/test_membership_etcd.py
+Proved by: tests/unit/broker/membership/test_membership.py,
+tests/unit/broker/membership/test_lease_keeper.py, tests/cluster/test_membership_etcd.py
 """
 
 import asyncio

@@ -25,7 +25,7 @@ J1 no process is registered over one that is alive, unless it has the directory 
 J2 a process whose broker is registered anew, or removed, ends;
 J3 a log that was put aside unread is never vouched for.
 
-Proved by: tests/unit/broker/test_membership.py, tests/cluster/test_membership_etcd.py
+Proved by: tests/unit/broker/membership/test_membership.py, tests/cluster/test_membership_etcd.py
 """
 
 import asyncio

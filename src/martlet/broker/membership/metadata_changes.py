@@ -7,7 +7,8 @@ How it works: a decision compares the revisions it is based on. If another commi
 it and the decision is made again. If the outcome of a commit is unknown, the image is brought up to the store's present
 revision first; decisions are such that making one twice does no harm.
 
-Proved by: tests/unit/broker/test_topic_admin.py, tests/unit/broker/test_topic_admin_faults.py
+Proved by: tests/unit/broker/administration/test_topic_admin.py,
+tests/unit/broker/administration/test_topic_admin_faults.py
 """
 
 import logging

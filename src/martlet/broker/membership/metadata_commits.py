@@ -3,7 +3,7 @@
 Rules: returns only when this broker's image has what was committed, or what was faster. The store's errors come out as
 they are. A lost answer is never tried again here: who asked reads back and decides anew.
 
-Proved by: tests/unit/broker/test_controller.py, tests/unit/broker/test_in_sync_keeper.py
+Proved by: tests/unit/broker/administration/test_controller.py, tests/unit/broker/leading/test_in_sync_keeper.py
 """
 
 from martlet.broker.membership.metadata_feed import MetadataFeed

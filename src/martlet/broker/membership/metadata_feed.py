@@ -10,7 +10,7 @@ leases), is tried again. Anything else ends the feed, fails all waiters and is r
 store that no longer holds the cluster it held: nobody hears what else is gone with it, because whoever deletes the
 metadata, by mistake perhaps, has not asked for the messages to be deleted.
 
-Proved by: tests/unit/broker/test_metadata_feed.py
+Proved by: tests/unit/broker/membership/test_metadata_feed.py
 """
 
 import asyncio

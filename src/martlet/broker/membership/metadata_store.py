@@ -3,7 +3,7 @@
 A mistake in the settings, or a store that will not have us, is an error that says what to do; a store that cannot be
 reached yet is waited for a while, because brokers and their store are started in any order.
 
-Proved by: tests/unit/broker/test_metadata_store.py
+Proved by: tests/unit/broker/membership/test_metadata_store.py
 """
 
 import asyncio

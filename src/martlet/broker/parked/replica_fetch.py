@@ -5,7 +5,7 @@ leader knows of a higher high watermark than the follower. What the follower hol
 and only where its history agrees with the leader's: a diverging fetch proves nothing. A partition of which there is
 nothing new to tell is left out of the answer, because a follower may ask for thousands and hear of few.
 
-Proved by: tests/unit/broker/test_replica_fetch.py
+Proved by: tests/unit/broker/parked/test_replica_fetch.py
 """
 
 from martlet.base.errors import ApiError, ErrorCode

@@ -11,7 +11,7 @@ Invariants: (P1) the high watermark never passes the end offset and goes back on
 is logged loudly; (P2) under `commit` no reader and no acknowledgement gets ahead of the device; (P3) a waiter is told
 once; (P4) who waits for a commit when a role ends is told that the leader has changed, never that it succeeded.
 
-Proved by: tests/unit/broker/test_publish_acks.py, test_partition_table.py, test_replica_fetch.py
+Proved by: tests/unit/broker/parked/test_publish_acks.py, tests/unit/broker/partitions/test_partition_table.py
 """
 
 import logging

@@ -10,7 +10,7 @@ holds a record of its topic id that names other replicas, or in which this broke
 because something could not be read; (T3) a copy is replaced in the very turn in which its next leader epoch is heard
 of: no fetch in that epoch speaks of the one before; (T4) a read that fails never ends the process.
 
-Proved by: tests/unit/broker/test_partition_table.py, tests/unit/broker/test_damaged_copies.py
+Proved by: tests/unit/broker/partitions/test_partition_table.py, tests/unit/broker/administration/test_damaged_copies.py
 """
 
 import logging

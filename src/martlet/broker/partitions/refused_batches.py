@@ -14,7 +14,7 @@ Invariants: (1) nothing is refused here because of a batch that is in the log; (
 epoch of the producer, until the last of them has come again or is in the log because somebody else took it, or too much
 time has passed; then the rules of Kafka hold alone. Who leads meanwhile does not matter: leaders change while producers
 wait.
-Proved by: tests/unit/broker/test_refused_batches.py, tests/properties/test_refused_batches.py
+Proved by: tests/unit/broker/partitions/test_refused_batches.py, tests/properties/test_refused_batches.py
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,7 @@ How it works: what earlier processes wrote is unchecked when a broker starts, an
 then on, all sealed segments count as unchecked again each `scrub_interval_ms` after a pass has begun, and another pass
 follows. Readers check what they meet unchecked, so a pass never lets anything through that it has not reached yet.
 At most `scrub_bytes_per_second` are read; the reading is done by a worker, the decisions on the event loop.
-Proved by: tests/unit/broker/test_scrubbing.py
+Proved by: tests/unit/broker/partitions/test_scrubbing.py
 """
 
 import logging

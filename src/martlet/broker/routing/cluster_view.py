@@ -8,7 +8,7 @@ How addresses are chosen: a client hears only of the listener it came through, b
 is the advertised one, else the one the client connected to; that of another broker is what it registered. A broker
 without such a listener is neither named nor a leader to this client.
 
-Proved by: tests/unit/broker/test_cluster_view.py
+Proved by: tests/unit/broker/routing/test_cluster_view.py
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -12,7 +12,7 @@ A deleted topic that a client names could be made again by that very question. W
 gone must hear so, as from Kafka, and librdkafka asks twice at once. So the first question is not taken for a wish, nor
 those that follow it closely; who wants the topic asks again (decision 0022).
 
-Proved by: tests/unit/broker/test_departures.py, tests/broker/test_admin_apis.py, tests/sim/test_replication.py;
+Proved by: tests/unit/broker/routing/test_departures.py, tests/broker/test_admin_apis.py, tests/sim/test_replication.py;
 measured by `./dev bench failover`
 """
 

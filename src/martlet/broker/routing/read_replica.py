@@ -3,7 +3,7 @@
 A follower is named only when it is in sync, alive, reachable through the reader's listener, holds the offset asked for
 (has not deleted it either), and knows that it is committed: else it would send the reader straight back.
 
-Proved by: tests/unit/broker/test_follower_reads.py
+Proved by: tests/unit/broker/parked/test_follower_reads.py
 """
 
 from martlet.base.ids import BrokerId

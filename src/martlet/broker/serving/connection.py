@@ -10,7 +10,7 @@ the peer does not take its answers or the connection is muted, nothing more is r
 bounded by one receive buffer and one write buffer; SRV-7 before a client is authenticated, its frames, its buffers and
 its time are small.
 
-Proved by: tests/unit/broker/test_connection.py, tests/unit/broker/test_connection_session.py
+Proved by: tests/unit/broker/serving/test_connection.py, tests/unit/broker/serving/test_connection_session.py
 """
 
 import asyncio

@@ -10,7 +10,7 @@ sends nobody away: the broker must be found lost several times in a row. Followe
 leader that may not act tells them nothing, and they try again within a second. While the door is shut the ports are
 refused, as on a machine where no broker runs; the sockets that took the addresses at the start hold them meanwhile.
 
-Proved by: tests/unit/broker/test_door.py, tests/cluster/test_lost_cluster.py; measured by `./dev bench lost`
+Proved by: tests/unit/broker/serving/test_door.py, tests/cluster/test_lost_cluster.py; measured by `./dev bench lost`
 """
 
 import asyncio

@@ -7,7 +7,7 @@ still be done: so clients understand REQUEST_TIMED_OUT. librdkafka sends 0 for "
 
 Invariant: SRV-4 no work is begun while LATE_MAX works are late, so that impatient clients cannot pile work up.
 
-Proved by: tests/unit/broker/test_timed_work.py, tests/broker/test_admin_timeouts.py
+Proved by: tests/unit/broker/serving/test_timed_work.py, tests/broker/test_admin_timeouts.py
 """
 
 import asyncio

@@ -16,7 +16,7 @@ from martlet.cluster.records import UnfinishedRecord, encode_record
 from martlet.cluster.store import CommitResult, LeaseId
 from martlet.cluster.topic_decisions import TopicWish
 from martlet.configs.changes import ConfigChange, ConfigOperation
-from tests.unit.broker.admin_bench import AdminBench, Site, leader_epochs
+from tests.unit.broker.administration.admin_bench import AdminBench, Site, leader_epochs
 from tests.unit.cluster.images import topic_id
 
 _LARGE = TopicWish(name="t", partition_count=250)

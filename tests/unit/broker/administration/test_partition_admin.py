@@ -31,7 +31,7 @@ from martlet.wire.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from martlet.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
-from tests.unit.broker.admin_bench import AdminBench, Site
+from tests.unit.broker.administration.admin_bench import AdminBench, Site
 from tests.unit.broker.replica_table_bench import LINK
 
 T0 = TopicPartition("t", 0)

@@ -19,7 +19,7 @@ from martlet.cluster.records import PartitionRecord, encode_record
 from martlet.cluster.store import CommitPlan, commit_plan
 from martlet.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from martlet.wire.batch import build_batch, read_batch_header
-from tests.unit.broker.coordinator_bench import PARTITIONS, CoordinatorBench
+from tests.unit.broker.coordinators.coordinator_bench import PARTITIONS, CoordinatorBench
 
 
 @pytest.fixture

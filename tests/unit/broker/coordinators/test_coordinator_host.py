@@ -10,7 +10,7 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.coordinators.coordinator_host import CoordinatorHost, MachineKind
 from martlet.broker.coordinators.internal_topic import InternalTopic, InternalTopicSpec
 from martlet.coordinator.result import Result
-from tests.unit.broker.coordinator_bench import CoordinatorBench
+from tests.unit.broker.coordinators.coordinator_bench import CoordinatorBench
 from tests.unit.coordinator.toy_machine import SENT, NumberSet, Send, ToyCodec, ToyMachine, ToyRecord
 
 TOPIC = "__toys"

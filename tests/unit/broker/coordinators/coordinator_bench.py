@@ -35,7 +35,7 @@ from martlet.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponseGroup,
 )
-from tests.unit.broker.admin_bench import AdminBench
+from tests.unit.broker.administration.admin_bench import AdminBench
 
 PARTITIONS = 4
 CALLER = Caller("test", "/127.0.0.1", 8)

@@ -23,8 +23,8 @@ from martlet.broker.serving.door import Door
 from martlet.broker.serving.server import KafkaServer, bind, bind_all
 from martlet.configs.effective import BrokerLayers, effective_broker_config
 from martlet.observe.metrics import BrokerMetrics, DropReason
+from tests.unit.broker.serving.test_connection import ScriptedDispatcher
 from tests.unit.broker.simulated_members import LEASE_MS, SimMember, start_members
-from tests.unit.broker.test_connection import ScriptedDispatcher
 
 AWAY_MS = 1_000
 """From the end of the lease until nobody is left; others can have taken over not much before."""

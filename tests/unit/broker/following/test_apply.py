@@ -13,7 +13,7 @@ from martlet.broker.following.partition import Followed
 from martlet.broker.following.request import Asked, compose_ask
 from martlet.wire.batch import build_batch, read_batch_header, stamp_batch
 from martlet.wire.fetch import EpochEndOffset, FetchPartitionResult
-from tests.unit.broker.replica_bench import NOW_MS, FollowedCopy, content, open_log, publish
+from tests.unit.broker.following.replica_bench import NOW_MS, FollowedCopy, content, open_log, publish
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -8,8 +8,8 @@ from martlet.base.principals import ANONYMOUS, Principal
 from martlet.broker.ground.request import Reply
 from martlet.observe.metrics import DropReason
 from martlet.wire.api_keys import ApiKey
-from tests.unit.broker import test_connection
-from tests.unit.broker.test_connection import METADATA, PRODUCE, Bench
+from tests.unit.broker.serving import test_connection
+from tests.unit.broker.serving.test_connection import METADATA, PRODUCE, Bench
 
 ALICE = Principal("User", "alice")
 HANDSHAKE, AUTHENTICATE = ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE

@@ -5,7 +5,7 @@ import asyncio
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import TopicPartition
 from martlet.log.replicated_batches import check_replicated
-from tests.unit.broker.replica_bench import FetchingBench, content, publish, run_bench, until, values
+from tests.unit.broker.following.replica_bench import FetchingBench, content, publish, run_bench, until, values
 
 ORDERS = TopicPartition("orders", 0)
 BILLS = TopicPartition("bills", 0)

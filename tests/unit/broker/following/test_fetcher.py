@@ -17,7 +17,7 @@ from martlet.cluster.records import ConfigRecord, PartitionRecord, TopicRecord, 
 from martlet.cluster.store import CommitPlan
 from martlet.log.replicated_batches import check_replicated
 from martlet.wire.fetch import FetchPartition, FetchPartitionResult
-from tests.unit.broker.replica_bench import (
+from tests.unit.broker.following.replica_bench import (
     COMMIT,
     INTERVAL,
     ME,

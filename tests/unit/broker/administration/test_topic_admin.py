@@ -13,7 +13,7 @@ from martlet.broker.membership.broker_registration import elect_own_partitions
 from martlet.cluster.topic_decisions import TopicWish
 from martlet.configs.changes import ConfigChange, ConfigOperation
 from martlet.configs.effective import BrokerLayers, effective_topic_config
-from tests.unit.broker.admin_bench import Site, leader_epochs
+from tests.unit.broker.administration.admin_bench import Site, leader_epochs
 
 
 @pytest.fixture(params=["sim", "sqlite"])
