@@ -159,6 +159,22 @@ def test_a_message_that_is_too_large_names_the_way_out(martlet: Martlet) -> None
     assert len(martlet("consume", "small").stdout.splitlines()) == 501
 
 
+def test_status_cluster_status_and_topic_list_count_alike(martlet: Martlet) -> None:
+    martlet("topic", "create", "counted", "--partitions", "3")
+    # The first group makes the cluster keep a topic for itself.
+    martlet("group", "reset", "counted-group", "--topic", "counted", "--to", "earliest")
+    listed = json.loads(martlet("topic", "list", "--json").stdout)
+    internal = [row for row in json.loads(martlet("topic", "list", "--internal", "--json").stdout) if row["internal"]]
+    assert internal
+    for command in (["status"], ["cluster", "status"]):
+        report = json.loads(martlet(*command, "--json").stdout)
+        assert report["topics"] == len(listed)
+        assert report["internal_topics"] == len(internal)
+        assert report["partitions"] == sum(row["partitions"] for row in listed)
+        assert report["internal_partitions"] == sum(row["partitions"] for row in internal)
+        assert f"{len(listed)} and {len(internal)} internal" in martlet(*command).stdout
+
+
 def test_status_and_settings_come_from_the_broker(martlet: Martlet) -> None:
     report = json.loads(martlet("status", "--json", "--check").stdout)
     assert report["reachable"] is True

@@ -1,8 +1,7 @@
 """`martlet cluster`: how the brokers are, and taking one of them out of service."""
 
 import asyncio
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -12,19 +11,19 @@ from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
 from martlet.cli.options import BROKER, Target, connects, json_option
 from martlet.cli.output import format_count, format_duration, print_facts, print_json, print_note, print_table
-from martlet.cli.partition import describe_partition, print_partitions
+from martlet.cli.partition import print_partitions
 from martlet.cli.progress import Progress
 from martlet.cli.session import run_with_cluster
+from martlet.cli.status import ask_cluster_report, count_facts, describe_broker_state
 
 if TYPE_CHECKING:
     from martlet.client.cluster import Cluster
-    from martlet.client.cluster_admin import BrokerState, ClusterAdmin
-    from martlet.client.metadata import PartitionInfo, TopicInfo
+    from martlet.client.cluster_admin import ClusterAdmin
+    from martlet.client.reports import ClusterReport
 
-_LOOK_SECONDS: Final = 0.5
+_CHECK_INTERVAL_SECONDS: Final = 0.5
 _PATIENCE_SECONDS: Final = 10.0
 _PROBLEMS_SHOWN_MAX: Final = 10
-_TOPICS_LOOKED_UP_MAX: Final = 200
 
 
 @click.group()
@@ -45,86 +44,24 @@ def status(check: bool, as_json: bool, target: Target) -> int:
     Without a leader a partition can neither be read nor written. Under-replicated ones lack a copy in sync; below their
     minimum (min.insync.replicas) they refuse publishes that ask for all copies.
     """
-    report = run_with_cluster(target, _report)
+    report = ask_cluster_report(target)
     if as_json:
-        print_json(report)
+        print_json(report.to_json() | {"problems": [partition.to_json() for partition in report.problems]})
     else:
         _print(report)
-    return ExitCode.CHECK_FAILED if check and report["problems"] else ExitCode.OK
+    return ExitCode.CHECK_FAILED if check and report.problems else ExitCode.OK
 
 
-async def _report(cluster: "Cluster") -> dict[str, Any]:
-    from martlet.client.admin import Admin
-    from martlet.client.cluster_admin import ClusterAdmin
-
-    admin = ClusterAdmin(cluster)
-    state = await admin.state()
-    topics = await Admin(cluster).topics()
-    moves = await admin.moves()
-    rows = [describe_partition(where, info, moves.get(where)) for where, info in _all_partitions(topics).items()]
-    problems = [row for row in rows if row["problem"]]
-    infos = list(_all_partitions(topics).values())
-    return {
-        "cluster_id": state.cluster_id,
-        "controller": state.controller_id,
-        "brokers": [_broker_json(broker, infos) for broker in state.brokers],
-        "topics": len(topics),
-        "partitions": len(rows),
-        "partitions_without_leader": sum(row["leader"] is None for row in rows),
-        "partitions_under_replicated": sum(row["leader"] is not None for row in problems),
-        "partitions_below_minimum": await _below_minimum(cluster, topics, {row["topic"] for row in problems}),
-        "partitions_moving": len(moves),
-        "problems": problems,
-    }
-
-
-def _all_partitions(topics: dict[str, "TopicInfo"]) -> dict[Any, "PartitionInfo"]:
-    from martlet.base.ids import TopicPartition
-
-    return {
-        TopicPartition(name, index): info for name, topic in topics.items() for index, info in topic.partitions.items()
-    }
-
-
-def _broker_json(broker: "BrokerState", partitions: Collection["PartitionInfo"]) -> dict[str, Any]:
-    held = [info for info in partitions if broker.id in info.replicas]
-    return {
-        "id": broker.id,
-        "address": str(broker.address),
-        "rack": broker.rack or None,
-        "running": broker.is_alive,
-        "draining": broker.is_draining,
-        "leads": sum(info.leader == broker.id for info in partitions),
-        "replicas": len(held),
-        "in_sync": sum(broker.id in info.in_sync for info in held),
-    }
-
-
-async def _below_minimum(cluster: "Cluster", topics: dict[str, "TopicInfo"], suspects: Collection[str]) -> int:
-    """How many partitions have fewer copies in sync than their topic's minimum; only topics with problems can."""
-    from martlet.client.admin import Admin, ResourceType
-
-    below = 0
-    for name in sorted(suspects)[:_TOPICS_LOOKED_UP_MAX]:
-        configs = await Admin(cluster).configs(ResourceType.TOPIC, name)
-        minimum = next((int(entry.value or 1) for entry in configs if entry.name == "min.insync.replicas"), 1)
-        below += sum(len(info.in_sync) < min(minimum, len(info.replicas)) for info in topics[name].partitions.values())
-    return below
-
-
-def _print(report: dict[str, Any]) -> None:
-    running = sum(broker["running"] for broker in report["brokers"])
-    missing = len(report["brokers"]) - running
+def _print(report: "ClusterReport") -> None:
+    running = sum(one.broker.is_alive for one in report.brokers)
+    missing = len(report.brokers) - running
     print_facts(
         {
-            "cluster": report["cluster_id"],
+            "cluster": report.cluster_id,
             "brokers": f"{running} running" + (f", {missing} not running" if missing else ""),
-            "topics": report["topics"],
-            "partitions": report["partitions"],
-            "without leader": report["partitions_without_leader"],
-            "under-replicated": report["partitions_under_replicated"],
-            "below minimum": report["partitions_below_minimum"],
-            "moving": report["partitions_moving"],
+            **count_facts(report),
+            "below minimum": report.below_minimum,
+            "moving": report.moving,
         }
     )
     click.echo()
@@ -132,33 +69,25 @@ def _print(report: dict[str, Any]) -> None:
         ["BROKER", "ADDRESS", "RACK", "STATE", "LEADS", "REPLICAS", "IN SYNC", "CONTROLLER"],
         [
             [
-                broker["id"],
-                broker["address"],
-                broker["rack"],
-                _state(broker),
-                broker["leads"],
-                broker["replicas"],
-                broker["in_sync"],
-                "yes" if broker["id"] == report["controller"] else "",
+                one.broker.id,
+                str(one.broker.address),
+                one.broker.rack or None,
+                describe_broker_state(one),
+                one.leads,
+                one.replicas,
+                one.in_sync,
+                "yes" if one.broker.id == report.controller else "",
             ]
-            for broker in report["brokers"]
+            for one in report.brokers
         ],
     )
-    problems = report["problems"]
-    if not problems:
+    if not report.problems:
         return
     click.echo()
-    print_partitions(problems[:_PROBLEMS_SHOWN_MAX])
-    if len(problems) > _PROBLEMS_SHOWN_MAX:
-        more = len(problems) - _PROBLEMS_SHOWN_MAX
+    print_partitions(report.problems[:_PROBLEMS_SHOWN_MAX])
+    if len(report.problems) > _PROBLEMS_SHOWN_MAX:
+        more = len(report.problems) - _PROBLEMS_SHOWN_MAX
         print_note(f"and {more:,} more; `martlet partition list --problems` shows all")
-
-
-def _state(broker: dict[str, Any]) -> str:
-    state = "running" if broker["running"] else "not running"
-    if not broker["draining"]:
-        return state
-    return f"{state}, {'draining' if broker['replicas'] else 'drained'}"
 
 
 # --- taking a broker out
@@ -229,7 +158,7 @@ async def _drain(cluster: "Cluster", drained: _Drained, waits: bool, progress: P
         if loop.time() - changed > _PATIENCE_SECONDS:
             text += await _hindrance(admin, drained.broker)
         progress.show(f"{text}, for {format_duration(int((loop.time() - began) * 1000))}")
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
         left = await _held_by(cluster, drained.broker)
         if left != drained.left:
             changed = loop.time()
@@ -240,7 +169,7 @@ async def _held_by(cluster: "Cluster", broker: int) -> int:
     from martlet.client.admin import Admin
 
     topics = await Admin(cluster).topics()
-    return sum(broker in info.replicas for info in _all_partitions(topics).values())
+    return sum(broker in info.replicas for topic in topics.values() for info in topic.partitions.values())
 
 
 async def _hindrance(admin: "ClusterAdmin", broker: int) -> str:
@@ -248,7 +177,7 @@ async def _hindrance(admin: "ClusterAdmin", broker: int) -> str:
     state, moves = await admin.state(), await admin.moves()
     drained = next((one for one in state.brokers if one.id == broker), None)
     if drained is None or not drained.is_draining:
-        raise CommandFailed(ExitCode.CONFLICT, f"somebody has ended the draining of broker {broker}")
+        raise CommandFailed(ExitCode.CONFLICT, f"the draining of broker {broker} was ended by another command")
     if not drained.is_alive:
         return "; it is not running, and what it alone holds can only be moved when it is"
     away = [str(one.id) for one in state.brokers if not one.is_alive]

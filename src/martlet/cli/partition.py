@@ -1,12 +1,11 @@
 """`martlet partition`: where partitions lie and who leads them; move them, and have leaders elected."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from martlet.base.errors import ErrorCode
-from martlet.base.ids import TopicPartition
 from martlet.cli.confirmation import confirm
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.options import TOPIC_SELECTION, Target, TopicSelection, connects, json_option
@@ -23,8 +22,8 @@ from martlet.cli.session import run_with_cluster
 
 if TYPE_CHECKING:
     from martlet.client.cluster import Cluster
-    from martlet.client.cluster_admin import Move, Outcomes
-    from martlet.client.metadata import PartitionInfo
+    from martlet.client.cluster_admin import Outcomes
+    from martlet.client.reports import PartitionReport
 
 
 @click.group()
@@ -53,26 +52,27 @@ def list_partitions(
     Copies are listed by broker, the preferred leader first. --problems and --moving look at internal topics as well.
     """
 
-    async def work(cluster: "Cluster") -> list[dict[str, Any]]:
+    async def work(cluster: "Cluster") -> "list[PartitionReport]":
         from martlet.client.cluster_admin import ClusterAdmin
+        from martlet.client.reports import PartitionReport
 
         found = await select_partitions(cluster, selections, all_topics=not selections)
         moves = await ClusterAdmin(cluster).moves()
         hidden = {name for name, topic in cluster.metadata.topics.items() if topic.is_internal}
         shows_all = internal or problems or moving or selections
         return [
-            describe_partition(where, info, moves.get(where))
+            PartitionReport(where, info, moves.get(where))
             for where, info in found.items()
             if shows_all or where.topic not in hidden
         ]
 
     rows = run_with_cluster(target, work)
     if problems:
-        rows = [row for row in rows if row["problem"]]
+        rows = [row for row in rows if row.problem]
     if moving:
-        rows = [row for row in rows if row["moving_to"]]
+        rows = [row for row in rows if row.move]
     if as_json:
-        print_json(rows)
+        print_json([row.to_json() for row in rows])
         return
     if not rows:
         print_note("no partition is like that" if problems or moving else "there are no partitions")
@@ -80,52 +80,28 @@ def list_partitions(
     print_partitions(rows)
 
 
-def describe_partition(where: TopicPartition, info: "PartitionInfo", move: "Move | None") -> dict[str, Any]:
-    """One partition for people and programs."""
-    return {
-        "topic": where.topic,
-        "partition": where.partition,
-        "leader": info.leader if info.leader >= 0 else None,
-        "leader_epoch": info.leader_epoch,
-        "replicas": list(info.replicas),
-        "in_sync": list(info.in_sync),
-        "offline": list(info.offline),
-        "problem": problem_of(info, move),
-        "moving_to": list(move.wished) if move is not None else None,
-    }
-
-
-def problem_of(info: "PartitionInfo", move: "Move | None") -> str | None:
-    """What is wrong with a partition, if anything; a copy that a move is only just making is no fault."""
-    if info.leader < 0:
-        return "no leader"
-    coming = move.adding if move is not None else ()
-    missing = [replica for replica in info.replicas if replica not in info.in_sync and replica not in coming]
-    return f"not in sync: {','.join(map(str, missing))}" if missing else None
-
-
-def print_partitions(rows: Sequence[dict[str, Any]]) -> None:
+def print_partitions(reports: "Sequence[PartitionReport]") -> None:
     """The table of `partition list` and of what is wrong in `cluster status`."""
     print_table(
         ["TOPIC", "PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "STATE"],
         [
             [
-                row["topic"],
-                row["partition"],
-                row["leader"],
-                row["leader_epoch"],
-                ",".join(map(str, row["replicas"])),
-                ",".join(map(str, row["in_sync"])),
-                _state(row),
+                report.partition.topic,
+                report.partition.partition,
+                report.leader,
+                report.info.leader_epoch,
+                ",".join(map(str, report.info.replicas)),
+                ",".join(map(str, report.info.in_sync)),
+                _state(report),
             ]
-            for row in rows
+            for report in reports
         ],
     )
 
 
-def _state(row: dict[str, Any]) -> str:
-    moving = f"moving to {','.join(map(str, row['moving_to']))}" if row["moving_to"] else None
-    return "; ".join(filter(None, (row["problem"], moving))) or "ok"
+def _state(report: "PartitionReport") -> str:
+    moving = f"moving to {','.join(map(str, report.move.wished))}" if report.move else None
+    return "; ".join(filter(None, (report.problem, moving))) or "ok"
 
 
 # --- elect

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.base.ids import TopicPartition, format_topic_id
+from martlet.base.ids import format_topic_id
 from martlet.cli.confirmation import confirm_deletion
 from martlet.cli.options import ASSIGNMENT, TOPIC, Target, connects, json_option
-from martlet.cli.output import format_bytes, format_count, print_facts, print_json, print_note, print_table
+from martlet.cli.output import Cell, format_bytes, format_count, print_facts, print_json, print_note, print_table
 from martlet.cli.session import run_with_cluster
 
 if TYPE_CHECKING:
-    from martlet.client.admin import Admin, ConfigEntry
+    from martlet.client.admin import Admin
     from martlet.client.cluster import Cluster
-    from martlet.client.metadata import TopicInfo
+    from martlet.client.reports import PartitionContent, TopicReport, TopicSummary
 
 
 @click.group()
@@ -107,47 +107,22 @@ async def _create_one(admin: "Admin", wanted: Any, *, if_not_exists: bool) -> di
 def list_topics(internal: bool, counts: bool, as_json: bool, target: Target) -> None:
     """List the topics."""
 
-    async def work(cluster: "Cluster") -> list[dict[str, Any]]:
-        from martlet.client.admin import Admin
+    async def work(cluster: "Cluster") -> "list[TopicSummary]":
+        from martlet.client.reports import topic_summaries
 
-        topics = [info for info in (await Admin(cluster).topics()).values() if internal or not info.is_internal]
-        messages = await _count_messages(cluster, topics) if counts else {}
-        return [_summary(info, messages.get(info.name)) for info in topics]
+        return await topic_summaries(cluster, internal=internal, counts=counts)
 
-    rows = run_with_cluster(target, work)
+    found = run_with_cluster(target, work)
     if as_json:
-        print_json(rows)
+        print_json([summary.to_json() for summary in found])
         return
-    if not rows:
+    if not found:
         print_note("there are no topics; `martlet topic create NAME` makes one")
         return
-    columns = ["name", "partitions", "replicas", *(["messages"] if counts else [])]
     print_table(
-        ["TOPIC" if column == "name" else column.upper() for column in columns],
-        [[row[column] for column in columns] for row in rows],
+        ["TOPIC", "PARTITIONS", "REPLICAS", *["MESSAGES"] * counts],
+        [[one.info.name, len(one.info.partitions), one.replicas, *[one.messages] * counts] for one in found],
     )
-
-
-def _summary(info: "TopicInfo", messages: int | None) -> dict[str, Any]:
-    replicas = max((len(partition.replicas) for partition in info.partitions.values()), default=0)
-    summary = {
-        "name": info.name,
-        "id": format_topic_id(info.id),
-        "partitions": len(info.partitions),
-        "replicas": replicas,
-        "internal": info.is_internal,
-    }
-    return summary if messages is None else {**summary, "messages": messages}
-
-
-async def _count_messages(cluster: "Cluster", topics: Sequence["TopicInfo"]) -> dict[str, int]:
-    from martlet.client.offsets import offset_ranges
-
-    partitions = [TopicPartition(info.name, index) for info in topics for index in info.partitions]
-    ranges = await offset_ranges(cluster, partitions)
-    return {
-        info.name: sum(len(ranges[TopicPartition(info.name, index)]) for index in info.partitions) for info in topics
-    }
 
 
 @topic.command()
@@ -157,81 +132,45 @@ async def _count_messages(cluster: "Cluster", topics: Sequence["TopicInfo"]) -> 
 def describe(name: str, as_json: bool, target: Target) -> None:
     """Show a topic's partitions, offsets, sizes and the settings that differ from the defaults."""
 
-    async def work(cluster: "Cluster") -> dict[str, Any]:
-        from martlet.client.admin import Admin, ResourceType
+    async def work(cluster: "Cluster") -> "TopicReport":
+        from martlet.client.reports import topic_report
 
-        admin = Admin(cluster)
-        info = await admin.topic(name)
-        configs = await admin.configs(ResourceType.TOPIC, name)
-        partitions = await _describe_partitions(cluster, admin, info)
-        return {**_summary(info, None), "configs": _overrides(configs), "partition_details": partitions}
+        return await topic_report(cluster, name)
 
-    description = run_with_cluster(target, work)
+    report = run_with_cluster(target, work)
     if as_json:
-        print_json(description)
+        print_json(report.to_json())
         return
+    info = report.summary.info
     print_facts(
         {
-            "topic": description["name"],
-            "id": description["id"],
-            "partitions": description["partitions"],
-            "replicas": description["replicas"],
-            "settings": ", ".join(f"{key}={value}" for key, value in description["configs"].items()) or "all defaults",
+            "topic": info.name,
+            "id": format_topic_id(info.id),
+            "partitions": len(info.partitions),
+            "replicas": report.summary.replicas,
+            "settings": ", ".join(f"{key}={value}" for key, value in report.configs.items()) or "all defaults",
         }
     )
     click.echo()
     print_table(
         ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "FIRST", "END", "MESSAGES", "SIZE"],
-        [
-            [
-                row["partition"],
-                None if row["leader"] < 0 else row["leader"],
-                row["leader_epoch"],
-                ",".join(map(str, row["replicas"])),
-                ",".join(map(str, row["in_sync"])),
-                row["first_offset"],
-                row["end_offset"],
-                None if row["end_offset"] is None else row["end_offset"] - row["first_offset"],
-                None if row["size_bytes"] is None else format_bytes(row["size_bytes"]),
-            ]
-            for row in description["partition_details"]
-        ],
+        [_content_row(content) for content in report.partitions],
     )
 
 
-def _overrides(configs: Sequence["ConfigEntry"]) -> dict[str, str | None]:
-    from martlet.client.admin import ConfigSource
-
-    return {entry.name: entry.value for entry in configs if entry.source is ConfigSource.TOPIC}
-
-
-async def _describe_partitions(cluster: "Cluster", admin: "Admin", info: "TopicInfo") -> list[dict[str, Any]]:
-    from martlet.client.offsets import offset_ranges
-
-    led = [TopicPartition(info.name, p.index) for p in info.partitions.values() if p.leader >= 0]
-    ranges = await offset_ranges(cluster, led)
-    sizes: dict[TopicPartition, int] = {}
-    for leader in {partition.leader for partition in info.partitions.values() if partition.leader >= 0}:
-        for size in await admin.partition_sizes(leader):
-            if size.partition.topic == info.name and info.partitions[size.partition.partition].leader == leader:
-                sizes[size.partition] = size.size_bytes
-    rows = []
-    for partition in info.partitions.values():
-        here = TopicPartition(info.name, partition.index)
-        offsets = ranges.get(here)
-        rows.append(
-            {
-                "partition": partition.index,
-                "leader": partition.leader,
-                "leader_epoch": partition.leader_epoch,
-                "replicas": list(partition.replicas),
-                "in_sync": list(partition.in_sync),
-                "first_offset": None if offsets is None else offsets.start,
-                "end_offset": None if offsets is None else offsets.stop,
-                "size_bytes": sizes.get(here),
-            }
-        )
-    return rows
+def _content_row(content: "PartitionContent") -> list[Cell]:
+    info, offsets = content.info, content.offsets
+    return [
+        info.index,
+        None if info.leader < 0 else info.leader,
+        info.leader_epoch,
+        ",".join(map(str, info.replicas)),
+        ",".join(map(str, info.in_sync)),
+        None if offsets is None else offsets.start,
+        None if offsets is None else offsets.stop,
+        None if offsets is None else len(offsets),
+        None if content.size_bytes is None else format_bytes(content.size_bytes),
+    ]
 
 
 @topic.command()

@@ -2,20 +2,21 @@
 
 Lag in messages is the log's end less the committed offset, or less the log's start where that is later. Lag in time is
 the age of the first message that the group has not read; a partition that it has read to the end is not behind. That
-message is fetched and looked at, whatever batch it is in; batches of transaction markers are passed over, since no
-consumer ever sees one. What is read for this is bounded, and a message not found within the bound has no age.
+message is fetched and read, whatever batch it is in; batches of transaction markers are passed over, since no consumer
+ever sees one. What is read for this is bounded, and a message not found within the bound has no age.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
-from martlet.base.errors import MartletError
+from martlet.base.errors import ApiError, ErrorCode, MartletError
 from martlet.base.ids import TopicPartition
 from martlet.client.cluster import Cluster
 from martlet.client.fetched import Fetched
 from martlet.client.fetcher import Fetcher, FetcherOptions, OutOfRange
-from martlet.client.groups import CommittedOffset
+from martlet.client.groups import CommittedOffset, Groups
 from martlet.client.offsets import existing_partitions, offset_ranges
 
 _PARTITION_BYTES: Final = 65_536
@@ -27,7 +28,7 @@ _FETCHES_MAX: Final = 1_000
 
 
 class PartitionLag(NamedTuple):
-    """One partition of a group; None is: nothing committed, the partition is gone, or no age to be told."""
+    """One partition of a group; None is: nothing committed, the partition is gone, or no age is known."""
 
     partition: TopicPartition
     committed: int | None
@@ -35,6 +36,77 @@ class PartitionLag(NamedTuple):
     log_end: int | None
     messages: int | None
     age_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """One group with the lag of each of its partitions, and who reads it."""
+
+    group_id: str
+    state: str
+    partitions: Sequence[PartitionLag]
+    readers: Mapping[TopicPartition, str]
+    """The client id, or else the member id, of the member that reads a partition."""
+
+    @property
+    def messages(self) -> int | None:
+        """All partitions together; None when the lag of none is known."""
+        known = [each.messages for each in self.partitions if each.messages is not None]
+        return sum(known) if known else None
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """How long the message waits that waits longest."""
+        return max((each.age_ms for each in self.partitions if each.age_ms is not None), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "group": self.group_id,
+            "state": self.state,
+            "lag": self.messages,
+            "lag_seconds": _seconds(self.oldest_ms),
+            "partitions": [
+                {
+                    "topic": each.partition.topic,
+                    "partition": each.partition.partition,
+                    "committed": each.committed,
+                    "first_offset": each.log_start,
+                    "end_offset": each.log_end,
+                    "lag": each.messages,
+                    "lag_seconds": _seconds(each.age_ms),
+                    "reader": self.readers.get(each.partition),
+                }
+                for each in self.partitions
+            ],
+        }
+
+
+def _seconds(age_ms: int | None) -> float | None:
+    return None if age_ms is None else age_ms / 1000
+
+
+async def group_lags(cluster: Cluster, now_ms: int) -> list[GroupLag]:
+    """The lag of every group there is."""
+    groups = Groups(cluster)
+    lags = []
+    for listing in await groups.listings():
+        try:
+            lags.append(await group_lag(cluster, listing.group_id, now_ms))
+        except ApiError as error:
+            # It may have gone since it was listed.
+            if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+                raise
+    return lags
+
+
+async def group_lag(cluster: Cluster, group_id: str, now_ms: int) -> GroupLag:
+    """How far one group is behind, and who reads what."""
+    groups = Groups(cluster)
+    description = await groups.describe(group_id)
+    owners = description.owners()
+    lags = await partition_lags(cluster, await groups.committed(group_id), owners.keys(), now_ms)
+    readers = {partition: member.client_id or member.member_id for partition, member in owners.items()}
+    return GroupLag(group_id, description.state, lags, readers)
 
 
 async def partition_lags(
@@ -91,11 +163,11 @@ async def first_timestamps(
             if not fetcher.positions or asyncio.get_running_loop().time() > deadline:
                 break
             for fetched in await fetcher.fetch():
-                _look(fetched, ends[fetched.partition], fetcher, found)
+                _note_first(fetched, ends[fetched.partition], fetcher, found)
     return found
 
 
-def _look(fetched: Fetched, end: int, fetcher: Fetcher, found: dict[TopicPartition, int | None]) -> None:
+def _note_first(fetched: Fetched, end: int, fetcher: Fetcher, found: dict[TopicPartition, int | None]) -> None:
     """Take the first message of what arrived, and read no more of a partition that has been decided."""
     partition = fetched.partition
     try:

@@ -24,7 +24,7 @@ class BrokerNode:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition; leader -1 means that nobody leads it."""
+    """One partition; leader -1 means that no broker leads it."""
 
     index: int
     leader: int
@@ -32,10 +32,6 @@ class PartitionInfo:
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
     offline: tuple[int, ...]
-
-    @property
-    def is_under_replicated(self) -> bool:
-        return len(self.in_sync) < len(self.replicas)
 
 
 @dataclass(frozen=True, slots=True)

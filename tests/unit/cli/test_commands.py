@@ -14,8 +14,9 @@ from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import build_batch
 from martlet.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from martlet.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from martlet.wire.messages.describe_cluster import DescribeClusterResponse
+from martlet.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 from martlet.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
@@ -26,6 +27,7 @@ from martlet.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from martlet.wire.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
 from martlet.wire.records.record import read_records
 from tests.unit.cli.command_line import broker_in_thread, lines, martlet
 from tests.unit.client.fake_broker import SILENCE, FakeBroker
@@ -302,9 +304,34 @@ def test_a_wrong_consume_is_refused_with_what_is_allowed(arguments: list[str], e
     assert ran.stderr.endswith(ending)
 
 
+def describe_cluster(broker: FakeBroker) -> None:
+    """Have the broker answer what `status` asks besides metadata."""
+
+    def cluster(_: Any, version: int) -> bytes:
+        member = DescribeClusterBroker(broker_id=1, host=broker.address.host, port=broker.address.port)
+        return message_codec.encode(
+            DescribeClusterResponse(cluster_id="c-1", controller_id=1, brokers=[member]), version
+        )
+
+    def configs(request: DescribeConfigsRequest, version: int) -> bytes:
+        results = [
+            DescribeConfigsResult(resource_type=one.resource_type, resource_name=one.resource_name)
+            for one in request.resources
+        ]
+        return message_codec.encode(DescribeConfigsResponse(results=results), version)
+
+    broker.versions |= {ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0)}
+    broker.scripts |= {
+        ApiKey.DESCRIBE_CLUSTER: cluster,
+        ApiKey.DESCRIBE_CONFIGS: configs,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda _, version: message_codec.encode(
+            ListPartitionReassignmentsResponse(), version
+        ),
+    }
+
+
 def test_the_status_shows_cluster_and_brokers(broker: FakeBroker, bootstrap: str) -> None:
-    described = DescribeClusterResponse(cluster_id="c-1", controller_id=1)
-    broker.scripts[ApiKey.DESCRIBE_CLUSTER] = lambda request, version: message_codec.encode(described, version)
+    describe_cluster(broker)
     ran = martlet("status", "--bootstrap", bootstrap)
     assert ran.exit_code == 0
     assert ran.stdout.splitlines()[:5] == [
@@ -314,14 +341,13 @@ def test_the_status_shows_cluster_and_brokers(broker: FakeBroker, bootstrap: str
         "without leader    0",
         "under-replicated  0",
     ]
-    assert ran.stdout.splitlines()[-1].split() == ["1", bootstrap, "-", "3", "yes"]
+    assert ran.stdout.splitlines()[-1].split() == ["1", bootstrap, "-", "running", "3", "yes"]
     report = json.loads(martlet("status", "--json", "--bootstrap", bootstrap).stdout)
     assert (report["reachable"], report["apis"]["FETCH"]) == (True, [4, 18])
 
 
 def test_a_check_of_the_status_fails_when_a_partition_has_no_leader(broker: FakeBroker, bootstrap: str) -> None:
-    described = DescribeClusterResponse(cluster_id="c-1", controller_id=1)
-    broker.scripts[ApiKey.DESCRIBE_CLUSTER] = lambda request, version: message_codec.encode(described, version)
+    describe_cluster(broker)
     broker.cluster.topics["audit"].leaders = [-1]
     assert martlet("status", "--bootstrap", bootstrap).exit_code == 0
     assert martlet("status", "--check", "--bootstrap", bootstrap).exit_code == 8

@@ -20,11 +20,12 @@ OLDEST_VERSION: Final = 15
 """The first version that says which process asks; older ones cannot be trusted to tell a restart."""
 
 
-class ReplicaIdentity(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ReplicaIdentity:
     """Who fetches, and the word by which brokers of this cluster know one another."""
 
     me: Member
-    secret: str
+    secret: str = field(repr=False)
 
 
 class Asked(NamedTuple):

@@ -3,7 +3,8 @@
 import asyncio
 
 from martlet.base.errors import ErrorCode
-from martlet.base.ids import TopicPartition
+from martlet.base.ids import BrokerId, Incarnation, Member, TopicPartition
+from martlet.broker.following.request import ReplicaIdentity
 from martlet.log.replicated_batches import check_replicated
 from tests.unit.broker.following.replica_bench import FetchingBench, content, publish, run_bench, until, values
 
@@ -324,3 +325,7 @@ def test_the_lag_of_copies_is_shown_by_topic() -> None:
         assert list(table.read()) == []
 
     run_bench(body, bytes_max=1_000)
+
+
+def test_the_secret_of_the_replicas_is_never_shown() -> None:
+    assert "hush" not in repr(ReplicaIdentity(Member(BrokerId(1), Incarnation(2)), "hush"))
