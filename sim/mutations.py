@@ -83,7 +83,7 @@ def cutting_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     def follow(self: Partition, record: PartitionRecord) -> None:
         original(self, record)
         if self.high_watermark < self.log.end_offset:
-            self.cut_to(self.high_watermark, 0)
+            self.followed_log.truncate_to(self.high_watermark, 0)
 
     patch.setattr(Partition, "follow", follow)
 
@@ -135,7 +135,7 @@ def acknowledging_after_leadership(patch: pytest.MonkeyPatch) -> None:
 
     def refusal(self: WaitingProduce, one: Any) -> Any:
         partition = one.partition
-        if not partition.is_leading or partition.leader_epoch != one.leader_epoch:
+        if partition.leader is None or partition.leader_epoch != one.leader_epoch:
             return None
         return original(self, one)
 

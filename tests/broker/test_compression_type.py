@@ -5,7 +5,7 @@ import os
 import pytest
 
 from martlet.base.errors import ErrorCode
-from martlet.broker.partitions.partition import LONG_CHECK_BYTES
+from martlet.broker.handlers.produce import LONG_CHECK_BYTES
 from martlet.wire.batch import iterate_batches
 from martlet.wire.compression import Compression
 from martlet.wire.messages.incremental_alter_configs import (

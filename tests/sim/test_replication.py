@@ -101,7 +101,7 @@ class Brokers:
         epochs = {}
         for number, host in self.hosts.items():
             replica = self.replica(number) if host.is_running else None
-            if replica is not None and replica.is_leading:
+            if replica is not None and replica.leader is not None:
                 epochs[replica.leader_epoch] = number
         return epochs[max(epochs)] if epochs else 0
 

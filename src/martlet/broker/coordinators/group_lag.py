@@ -242,7 +242,7 @@ class GroupLag:
         self.read_count += 1
         epoch = partition.leader_epoch
         try:
-            place = partition.locate(offset, max_bytes=1, at_least_one=True)
+            place = partition.log.locate(offset, max_bytes=1, end_offset=partition.high_watermark, at_least_one=True)
             if place.size == 0:
                 return None
             if place.is_quick() and place.size <= _LONG_READ_BYTES:

@@ -58,7 +58,7 @@ class PartitionShardLog:
             if partition.log.end_offset:
                 return True  # there is something in it that the shard has not seen (H2)
             self.partition, self._leader_epoch = partition, partition.leader_epoch
-        return partition.offline or not partition.is_leading or partition.leader_epoch != self._leader_epoch
+        return partition.offline or partition.leader is None or partition.leader_epoch != self._leader_epoch
 
     def append(self, entries: Sequence[LogEntry], now_ms: int) -> int:
         self._table.check_acting()

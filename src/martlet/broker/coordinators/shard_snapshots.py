@@ -42,7 +42,7 @@ async def take_snapshot(hosted: HostedShard[Any]) -> None:
             logger.warning("no snapshot of %s could be written, it is tried again later: %s", hosted.log.name, error)
         return
     partition.log.advance_log_start(start_offset)
-    partition.wake_fetches()  # the followers learn of it
+    partition.watermarks.wake()  # the followers learn of it
     growth.restarted(growth.log_bytes - history_bytes, live_bytes)
     logger.info(
         "%s starts at a snapshot of %d bytes at offset %d and leaves %d bytes of history behind",

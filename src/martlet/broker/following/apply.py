@@ -43,23 +43,23 @@ def take_result(asked: Asked, result: FetchPartitionResult, now_ms: int) -> int:
     if isinstance(step, Append):
         return _append(followed, result, now_ms)
     if isinstance(step, TruncateTo):
-        _cut(followed, step.end_offset, now_ms)
+        _truncate(followed, step.end_offset, now_ms)
     elif isinstance(step, StartAt):
-        partition.start_at(step.offset, now_ms)
+        followed.log.start_at(step.offset, now_ms)
     elif step.error is not ErrorCode.NONE:
         raise ApiError(step.error)
     return 0
 
 
-def _cut(followed: Followed, end_offset: int, now_ms: int) -> None:
+def _truncate(followed: Followed, end_offset: int, now_ms: int) -> None:
     log = followed.log
     before = (log.end_offset, log.last_epoch)
     logger.info("%s: its leader's history parts from ours; going back from %d to %d", followed.partition.name,
                 log.end_offset, end_offset)  # fmt: skip
-    followed.partition.cut_to(end_offset, now_ms)
+    log.truncate_to(end_offset, now_ms)
     if before == (log.end_offset, log.last_epoch):
         # Each round must leave less to agree on, or the two would go on for ever.
-        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"cutting to {end_offset} changed nothing")
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"truncating to {end_offset} changed nothing")
 
 
 def _answer_of(result: FetchPartitionResult) -> FetchAnswer:
@@ -74,20 +74,20 @@ def _answer_of(result: FetchPartitionResult) -> FetchAnswer:
 
 
 def _append(followed: Followed, result: FetchPartitionResult, now_ms: int) -> int:
-    partition = followed.partition
+    log, follower = followed.log, followed.partition.follower
     records = memoryview(result.records)
     if records:
-        newest_epoch = -1 if partition.follower is None else partition.follower.leader_epoch
-        batches = check_replicated(records, last_epoch=followed.log.last_epoch, newest_epoch=newest_epoch)
+        newest_epoch = -1 if follower is None else follower.leader_epoch
+        batches = check_replicated(records, last_epoch=log.last_epoch, newest_epoch=newest_epoch)
         first = batches.first
-        end_offset = partition.log.end_offset
+        end_offset = log.end_offset
         if first.base_offset < end_offset <= min(first.last_offset, result.log_start_offset):
             # The leader's log begins inside a batch, which comes whole, and nothing of ours is in it any more: begin
             # where the batch does.
-            partition.start_at(first.base_offset, now_ms)
-        partition.append_replicated(batches, now_ms=now_ms)
-    partition.take_high_watermark(result.high_watermark)
-    log_start_offset = min(result.log_start_offset, partition.log.end_offset)
-    if log_start_offset > partition.log.log_start_offset:
-        partition.advance_log_start(log_start_offset)
+            log.start_at(first.base_offset, now_ms)
+        log.append(batches, now_ms=now_ms)
+    log.commit(result.high_watermark)
+    log_start_offset = min(result.log_start_offset, log.end_offset)
+    if log_start_offset > log.log_start_offset:
+        log.advance_log_start(log_start_offset)
     return len(records)

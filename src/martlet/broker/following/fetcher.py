@@ -190,7 +190,7 @@ class ReplicaFetcher:
         """For how long, about, the partition has to be left out; 0: not at all."""
         if followed.pauses_until > now:
             return followed.pauses_until - now
-        if followed.needs_flush and self._awaits_flush(followed, now):
+        if followed.log.needs_flush and self._awaits_flush(followed, now):
             return min(max(now - followed.flush_awaited_since, _FLUSH_WAIT_SECONDS), _FLUSH_WAIT_SECONDS_MAX)
         return max((throttle.wait_seconds(now) for throttle in self._throttles(followed)), default=0.0)
 
@@ -263,7 +263,7 @@ class ReplicaFetcher:
         self._note_copied(followed, now)
         for throttle in self._throttles(followed):
             throttle.took(size, now)
-        if followed.needs_flush and self._awaits_flush(followed, now):
+        if followed.log.needs_flush and self._awaits_flush(followed, now):
             lane.fresh_flushes[followed] = None
 
     def _partition_failed(self, followed: Followed, error: ApiError) -> None:
@@ -278,7 +278,7 @@ class ReplicaFetcher:
     def _awaits_flush(self, followed: Followed, now: float) -> bool:
         """See to it that the end of its flush is heard of; False when it is over already."""
         if not followed.awaits_flush:
-            followed.awaits_flush = followed.partition.when_flushed(partial(self._flushed, followed))
+            followed.awaits_flush = followed.log.when_flushed(partial(self._flushed, followed))
             followed.flush_awaited_since = now
         return followed.awaits_flush
 

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, TopicId, TopicPartition
 from martlet.base.randomness import Randomness
-from martlet.broker.partitions.flush_policy import FlushPolicy
-from martlet.broker.partitions.follower_log import ReplicaLog
 from martlet.log.partition_log import PartitionLog
 from martlet.log.replicated_batches import ReplicatedBatches
-from martlet.replication.follower import FetchPosition, FollowerReplica
+from martlet.replication.follower import FetchPosition, FollowerLog, FollowerReplica
 
 if TYPE_CHECKING:
     from martlet.broker.following.request import Asked
@@ -39,6 +37,25 @@ PASSING: Final = frozenset(
 """Answers of a leader that is not as far with the metadata as we are, or further: no news unless they stay."""
 
 
+class WritableLog(FollowerLog, Protocol):
+    """The partition's log, as far as a follower reads and writes it; `FollowedLog` is the real one."""
+
+    @property
+    def needs_flush(self) -> bool: ...
+
+    def when_flushed(self, callback: Callable[[], None]) -> bool: ...
+
+    def append(self, batches: ReplicatedBatches, *, now_ms: int) -> None: ...
+
+    def commit(self, leader_high_watermark: int) -> None: ...
+
+    def truncate_to(self, offset: int, now_ms: int) -> None: ...
+
+    def start_at(self, offset: int, now_ms: int) -> None: ...
+
+    def advance_log_start(self, offset: int) -> None: ...
+
+
 class FollowingPartition(Protocol):
     """What is asked of a partition."""
 
@@ -52,9 +69,6 @@ class FollowingPartition(Protocol):
     def log(self) -> PartitionLog: ...
 
     @property
-    def policy(self) -> FlushPolicy: ...
-
-    @property
     def follower(self) -> FollowerReplica | None: ...
 
     @property
@@ -66,17 +80,8 @@ class FollowingPartition(Protocol):
     @property
     def offline(self) -> bool: ...
 
-    def append_replicated(self, batches: ReplicatedBatches, *, now_ms: int) -> None: ...
-
-    def take_high_watermark(self, leader_hw: int) -> None: ...
-
-    def cut_to(self, offset: int, now_ms: int) -> None: ...
-
-    def start_at(self, offset: int, now_ms: int) -> None: ...
-
-    def advance_log_start(self, offset: int) -> None: ...
-
-    def when_flushed(self, callback: Callable[[], None]) -> bool: ...
+    @property
+    def followed_log(self) -> WritableLog: ...
 
 
 def backoff_seconds(failures: int, randomness: Randomness) -> float:
@@ -106,7 +111,7 @@ class Followed:
         self.partition = partition
         self.role = partition.follower
         """The role it has been followed in; another epoch brings another one."""
-        self.log = ReplicaLog(partition.log)
+        self.log = partition.followed_log
         self.failures = 0
         """Failures in a row."""
         self.trouble: ErrorCode | None = None
@@ -131,12 +136,6 @@ class Followed:
         """Whether the partition still is to be fetched from there."""
         partition = self.partition
         return partition.follower is not None and partition.leader_broker == leader and not partition.offline
-
-    @property
-    def needs_flush(self) -> bool:
-        """Whether a fetch now would tell the leader of bytes that are not on the device."""
-        partition = self.partition
-        return partition.policy.before_acknowledge and partition.log.flushed_offset < partition.log.end_offset
 
     def position(self) -> FetchPosition | None:
         """What to ask the leader for; None when the partition does not follow any more."""

@@ -53,17 +53,17 @@ async def _wait_for_followers(
     """Return when every follower in sync has the new start too, with an error in the result if that takes too long."""
     try:
         partition = broker.partitions.get(topic, result.partition_index)
-        if partition.start_is_known(result.low_watermark):
+        if partition.check_leading().all_start_at(result.low_watermark):
             return
         changed = asyncio.Event()
-        partition.add_fetch_waiter(changed.set)
+        partition.watermarks.readers.add(changed.set)
         try:
             async with asyncio.timeout_at(deadline):
-                while not partition.start_is_known(result.low_watermark):
+                while not partition.check_leading().all_start_at(result.low_watermark):
                     changed.clear()
                     await changed.wait()
         finally:
-            partition.remove_fetch_waiter(changed.set)
+            partition.watermarks.readers.remove(changed.set)
     except TimeoutError:
         result.error_code = ErrorCode.REQUEST_TIMED_OUT
     except ApiError as error:
@@ -88,7 +88,7 @@ def _delete(
         if not 0 <= offset <= partition.high_watermark:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         partition.log.advance_log_start(offset)
-        partition.wake_fetches()
+        partition.watermarks.wake()
     except ApiError as error:
         return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=error.code)
     return DeleteRecordsPartitionResult(partition_index=index, low_watermark=partition.log.log_start_offset)

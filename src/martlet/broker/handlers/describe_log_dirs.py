@@ -13,6 +13,7 @@ from typing import Final
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import TopicPartition
 from martlet.broker.ground.request import RequestContext
+from martlet.broker.partitions.partition import Partition
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.turns import in_turns
 from martlet.wire.api_keys import ApiKey
@@ -67,5 +68,11 @@ def _describe(broker: BrokerServices, name: TopicPartition) -> DescribeLogDirsPa
     return DescribeLogDirsPartition(
         partition_index=name.partition,
         partition_size=log.size_bytes if log is not None else 0,
-        offset_lag=replica.lag_messages if replica is not None else 0,
+        offset_lag=_lag(replica),
     )
+
+
+def _lag(replica: Partition | None) -> int:
+    """How many committed messages a replica lacks, while it follows."""
+    follower = replica.follower if replica is not None else None
+    return follower.lag(replica.followed_log) if replica is not None and follower is not None else 0

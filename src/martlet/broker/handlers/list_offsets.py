@@ -83,7 +83,7 @@ def _look_up(
 def look_up(partition: Partition, timestamp: int, isolation: int, version: int) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch) for one question."""
     log = partition.log
-    end = partition.readable_end(isolation)
+    end = partition.watermarks.readable_end(isolation)
     if timestamp < 0 and version < _FIRST_VERSION.get(timestamp, 0):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     if timestamp == LATEST:

@@ -25,14 +25,16 @@ from typing import Final, NamedTuple, cast
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicId
 from martlet.broker.ground.request import Link, Reply
-from martlet.broker.partitions.partition import LONG_CHECK_BYTES, Partition
+from martlet.broker.partitions.partition import Partition
 from martlet.broker.routing.leader_hint import add_leader_hints
 from martlet.broker.services import BrokerServices
+from martlet.log.options import LogOptions
 from martlet.log.recompression import needs_recompression, recompress
 from martlet.log.validation import InvalidRecords, check_client_batch
 from martlet.observe.metrics import DropReason
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, read_batch_header
+from martlet.wire.compression import Compression
 from martlet.wire.leader_hints import NodeEndpoint
 from martlet.wire.produce import (
     ProducePartitionResult,
@@ -50,6 +52,9 @@ ADVERTISED: Final = (0, 13)
 _ACKS_ALLOWED: Final = (-1, 0, 1)
 _ACKS_ALL: Final = -1
 _FIRST_WITH_LEADER_HINTS: Final = 10
+LONG_CHECK_BYTES: Final = 16_384
+"""A compressed batch from this size on is opened in a thread where it has to be opened at all, and one that is to be
+compressed is compressed there."""
 _PASSING_REASONS: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -127,7 +132,7 @@ def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, rep
                     _remember_refusal(broker, topic, index, records, error.code)
                 continue
             next_offset = appended.last_offset + 1
-            if next_offset > (partition.high_watermark if by_all else partition.own_offset):
+            if next_offset > (partition.high_watermark if by_all else partition.watermarks.own_offset):
                 awaited.append(_Awaited(partition, partition.leader_epoch, next_offset, results, len(results)))
             results.append(
                 ProducePartitionResult(
@@ -164,11 +169,26 @@ def _send_answer(broker: BrokerServices, link: Link, reply: Reply, answer: _Topi
 
 def _needs_long_checks(broker: BrokerServices, request: ProduceRequest) -> bool:
     return any(
-        partition.check_takes_long(records)
+        takes_long(partition.log.options, records)
         for topic in request.topics
         for index, records in topic.partitions
         if records is not None and (partition := _open_partition(broker, topic, index)) is not None
     )
+
+
+def takes_long(options: LogOptions, records: memoryview) -> bool:
+    """Whether checking this batch means (de)compressing much, which must not happen on the event loop."""
+    if len(records) < HEADER_BYTES:
+        return False
+    is_large = len(records) >= LONG_CHECK_BYTES
+    if options.compression is None and not (is_large and (options.compact or options.bounds_past_timestamps)):
+        return False
+    header = read_batch_header(records)
+    is_compressed = header.compression != Compression.NONE
+    if needs_recompression(header, options):
+        # How much a compressed batch holds is not known before it is opened.
+        return is_large or is_compressed
+    return is_large and is_compressed and (options.compact or options.bounds_past_timestamps)
 
 
 def _check_in_thread(broker: BrokerServices, link: Link, request: ProduceRequest, reply: Reply) -> None:
@@ -252,7 +272,7 @@ class WaitingProduce:
             if (
                 partition.when_committed(one.next_offset, self._reported, gives_up=True)
                 if by_all
-                else partition.when_own(one.next_offset, self._reported)
+                else partition.watermarks.when_own(one.next_offset, self._reported)
             ):
                 self._outstanding += 1
         self._broker.metrics.parked_produces += 1
@@ -288,9 +308,9 @@ class WaitingProduce:
         partition = one.partition
         if partition.closed_with is not None:
             return partition.closed_with
-        if not partition.is_leading or partition.leader_epoch != one.leader_epoch:
+        if partition.leader is None or partition.leader_epoch != one.leader_epoch:
             return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader changed before the batch was committed")
-        if one.next_offset <= (partition.high_watermark if self._by_all else partition.own_offset):
+        if one.next_offset <= (partition.high_watermark if self._by_all else partition.watermarks.own_offset):
             return None
         if self._by_all and not partition.has_enough_in_sync:
             return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)

@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 from martlet.base.errors import ApiError, ErrorCode, StorageFailure
 from martlet.base.ids import TopicId
 from martlet.broker.ground.request import Link, Reply
-from martlet.broker.partitions.partition import READ_UNCOMMITTED, Partition
+from martlet.broker.partitions.partition import Partition
+from martlet.broker.partitions.watermarks import READ_UNCOMMITTED
 from martlet.broker.routing.leader_hint import add_leader_hints
 from martlet.broker.routing.read_replica import preferred_read_replica
 from martlet.broker.services import BrokerServices
@@ -150,7 +151,7 @@ class WaitingFetch:
         answer = FetchPartitionResult(
             asked.partition,
             high_watermark=partition.high_watermark,
-            last_stable_offset=partition.last_stable_offset,
+            last_stable_offset=partition.watermarks.last_stable_offset,
             log_start_offset=log.log_start_offset,
             # None could be aborted: publishes in transactions are refused.
             aborted_transactions=None if isolation == READ_UNCOMMITTED else (),
@@ -167,7 +168,8 @@ class WaitingFetch:
                 look.complete = True
                 return answer._replace(preferred_read_replica=nearer)
         limit = min(room, asked.partition_max_bytes)
-        piece = partition.locate(asked.fetch_offset, max_bytes=limit, at_least_one=not look.size, isolation=isolation)
+        end_offset = partition.watermarks.readable_end(isolation)
+        piece = log.locate(asked.fetch_offset, max_bytes=limit, end_offset=end_offset, at_least_one=not look.size)
         self._take(look, partition, piece, results)
         return answer
 
@@ -228,10 +230,10 @@ class WaitingFetch:
             self._parked_look = None
 
     def _wait_on(self, partition: Partition) -> None:
-        partition.add_fetch_waiter(self._changed)
+        partition.watermarks.readers.add(self._changed)
 
     def _leave(self, partition: Partition) -> None:
-        partition.remove_fetch_waiter(self._changed)
+        partition.watermarks.readers.remove(self._changed)
 
     # --- reading and answering
 

@@ -8,7 +8,7 @@ nothing new to tell is left out of the answer, because a follower may ask for th
 Proved by: tests/unit/broker/parked/test_replica_fetch.py
 """
 
-from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.errors import ErrorCode
 from martlet.base.ids import Member
 from martlet.broker.ground.request import Link, Reply
 from martlet.broker.parked.fetch import Look, WaitingFetch, diverging_epoch
@@ -49,9 +49,7 @@ class WaitingReplicaFetch(WaitingFetch):
     ) -> FetchPartitionResult | None:
         partition = self._broker.partitions.get(topic, asked.partition)
         look.partitions.append(partition)
-        leader = partition.leader
-        if leader is None:
-            raise partition.closed_with or ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        leader = partition.check_leading()
         leader.check_fetch(self._follower, asked.current_leader_epoch)
         partition.check_history()
         log = partition.log
@@ -89,13 +87,15 @@ class WaitingReplicaFetch(WaitingFetch):
             look.complete = True
         if progress is not None:
             self._sending.append((progress, watermark))
-        return FetchPartitionResult(asked.partition, 0, watermark, partition.last_stable_offset, start_offset)
+        return FetchPartitionResult(
+            asked.partition, 0, watermark, partition.watermarks.last_stable_offset, start_offset
+        )
 
     def _wait_on(self, partition: Partition) -> None:
-        partition.add_replica_waiter(self._changed)
+        partition.watermarks.followers.add(self._changed)
 
     def _leave(self, partition: Partition) -> None:
-        partition.remove_replica_waiter(self._changed)
+        partition.watermarks.followers.remove(self._changed)
 
     def _count(self, partition: Partition, size: int) -> None:
         partition.counters.replica_bytes_out += size

@@ -7,6 +7,10 @@ because then another machine holds the batch.
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
+
+WRITE_BACK_BYTES: Final = 32 << 20
+"""Unflushed bytes after which a flush starts early, so that the kernel need not stall our writes to catch up."""
 
 
 class FlushMode(Enum):
@@ -29,6 +33,39 @@ class FlushPolicy:
     @property
     def before_acknowledge(self) -> bool:
         return self.mode is FlushMode.COMMIT
+
+
+class FlushState:
+    """What one partition has appended since its last flush began; the flusher acts on it."""
+
+    __slots__ = ("bytes", "in_progress", "messages", "policy")
+
+    def __init__(self, policy: FlushPolicy) -> None:
+        self.policy = policy
+        self.bytes = 0
+        self.messages = 0
+        self.in_progress = False
+
+    def appended(self, size_bytes: int, messages: int) -> None:
+        self.bytes += size_bytes
+        self.messages += messages
+
+    def begin(self) -> None:
+        """A flush of everything appended so far begins."""
+        self.in_progress = True
+        self.bytes = self.messages = 0
+
+    def is_due(self, segment_bytes: int) -> bool:
+        """Whether a flush is due because of what was appended, and not because time has passed."""
+        mode = self.policy.mode
+        if mode is FlushMode.COMMIT:
+            return True
+        if mode is FlushMode.NEVER:
+            # Once per segment all the same, or a crash would mean checking everything ever written.
+            return self.bytes >= segment_bytes
+        if mode is FlushMode.MESSAGES and self.messages >= self.policy.messages:
+            return True
+        return self.bytes >= WRITE_BACK_BYTES
 
 
 def decide_flush_mode(configured: str, replica_count: int) -> FlushMode:

@@ -39,10 +39,10 @@ class Flusher:
 
     def appended(self, partition: Partition) -> None:
         """Bytes were appended: flush now, later, or never, by the partition's policy."""
-        if partition.wants_flush_now:
+        if partition.flush.is_due(partition.log.options.segment_bytes):
             self.flush_soon(partition)
-        elif partition.policy.mode is FlushMode.INTERVAL and partition not in self._interval_due:
-            delay = partition.policy.interval_ms / 1000
+        elif partition.flush.policy.mode is FlushMode.INTERVAL and partition not in self._interval_due:
+            delay = partition.flush.policy.interval_ms / 1000
             loop = asyncio.get_running_loop()
             self._interval_due[partition] = loop.call_later(delay, self._interval_passed, partition)
 
@@ -50,7 +50,7 @@ class Flusher:
         """Start a flush, or note that another must follow the one under way."""
         if self._closed:
             return
-        if partition.flush_in_progress:
+        if partition.flush.in_progress:
             self._again.add(partition)
             return
         try:
@@ -61,8 +61,7 @@ class Flusher:
         if ticket is None:
             partition.flushed()
             return
-        partition.flush_in_progress = True
-        partition.unflushed_bytes = partition.unflushed_messages = 0
+        partition.flush.begin()
         self._running += 1
         self._idle.clear()
         syncing = self.workers.run(lambda: _sync(ticket))
@@ -75,7 +74,7 @@ class Flusher:
             self.flush_soon(partition)
         for partition, end_offset in wanted:
             while partition.log.flushed_offset < end_offset and not partition.offline:
-                if not partition.flush_in_progress:
+                if not partition.flush.in_progress:
                     self.flush_soon(partition)
                 else:
                     await self._next_flush(partition)
@@ -103,7 +102,7 @@ class Flusher:
         self, partition: Partition, ticket: FlushTicket, failure: StorageFailure | None, elapsed_seconds: float
     ) -> None:
         self._running -= 1
-        partition.flush_in_progress = False
+        partition.flush.in_progress = False
         flush_again = partition in self._again
         self._again.discard(partition)
         if failure is None:

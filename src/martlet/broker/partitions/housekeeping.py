@@ -138,7 +138,7 @@ class Housekeeping:
         removed = partition.log.delete_old_segments(now_ms, up_to_offset=partition.high_watermark)
         if removed:
             logger.info("retention removed %d segment(s) of %s", removed, partition.name)
-            partition.wake_fetches()
+            partition.watermarks.wake()
 
     async def _compact(self, partition: Partition) -> None:
         now_ms = self._clock.now_ms()

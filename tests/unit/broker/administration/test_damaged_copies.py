@@ -142,7 +142,7 @@ def test_the_only_complete_copy_stays_in_use_until_another_one_is_complete() -> 
         assert read_failed(one, StorageFailure("t-0: Permission denied")) is ErrorCode.KAFKA_STORAGE_ERROR
         world.run_for(5_000)
         assert hosted(one) is damaged
-        assert damaged.is_leading
+        assert damaged.leader is not None
         two.start()
         three.start()
         world.run_until(lambda: bool(kept_aside(one)), 30_000)

@@ -19,7 +19,6 @@ from martlet.broker.following.assignment import ReplicaFetching
 from martlet.broker.following.connection import ReplicaFetchOptions, ReplicaPorts
 from martlet.broker.following.request import ReplicaIdentity
 from martlet.broker.partitions.flush_policy import FlushMode, FlushPolicy
-from martlet.broker.partitions.follower_log import ReplicaLog
 from martlet.cluster.keys import broker_key
 from martlet.cluster.records import BrokerRecord, Endpoint, encode_record
 from martlet.cluster.store import CommitPlan
@@ -28,7 +27,7 @@ from martlet.log.partition_log import PartitionLog
 from martlet.log.recovery import LogCheckpoint
 from martlet.log.replicated_batches import ReplicatedBatches
 from martlet.observe.metrics import BrokerMetrics
-from martlet.replication.follower import FollowerReplica, high_watermark_after
+from martlet.replication.follower import EpochEnd, FollowerReplica, high_watermark_after
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import build_batch, iterate_batches, read_batch_header
 from martlet.wire.fetch import (
@@ -82,6 +81,68 @@ def values(log: PartitionLog) -> list[bytes]:
     return [record.value or b"" for record in read_records(content(log), 1 << 24)]
 
 
+class CopiedLog:
+    """The log of a `FollowedCopy`, as fetchers read and write it."""
+
+    def __init__(self, copy: "FollowedCopy") -> None:
+        self._copy = copy
+        self._log = copy.log
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._log.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self._log.high_watermark
+
+    @property
+    def last_epoch(self) -> int:
+        return self._log.epochs.latest_epoch
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd:
+        return EpochEnd(*self._log.epochs.end_offset_for(epoch, log_end_offset=self._log.end_offset))
+
+    @property
+    def needs_flush(self) -> bool:
+        return self._copy.policy.before_acknowledge and self._log.flushed_offset < self._log.end_offset
+
+    def when_flushed(self, callback: Callable[[], None]) -> bool:
+        if self._log.flushed_offset == self._log.end_offset:
+            return False
+        self._copy.flush_waiters.append(callback)
+        return True
+
+    def append(self, batches: ReplicatedBatches, *, now_ms: int) -> None:
+        copy = self._copy
+        if copy.failing_with is not None:
+            raise copy.failing_with
+        self._log.append_as_is(batches, now_ms=now_ms)
+        copy.appends += 1
+        copy.flush_if_due()
+
+    def commit(self, leader_high_watermark: int) -> None:
+        assert self._copy.follower is not None
+        self._log.high_watermark = high_watermark_after(leader_high_watermark, self)
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        assert self._copy.follower is not None
+        self._copy.cuts.append(offset)
+        self._log.truncate_to(offset, now_ms=now_ms)
+
+    def start_at(self, offset: int, now_ms: int) -> None:
+        assert self._copy.follower is not None
+        self._copy.starts.append(offset)
+        self._log.truncate_fully_and_start_at(offset, now_ms=now_ms)
+
+    def advance_log_start(self, offset: int) -> None:
+        self._log.advance_log_start(offset)
+
+
 class FollowedCopy:
     """This broker's copy: what fetchers see of a partition, and nothing more."""
 
@@ -96,15 +157,16 @@ class FollowedCopy:
         self.appends = 0
         self.cuts: list[int] = []
         self.starts: list[int] = []
+        self.followed_log = CopiedLog(self)
         self.flush_seconds = 0.001
         self.failing_with: Exception | None = None
         """What the next appends raise."""
-        self._flush_waiters: list[Callable[[], None]] = []
+        self.flush_waiters: list[Callable[[], None]] = []
 
     def follow(self, leader: int, epoch: int) -> None:
         self.leader_broker = BrokerId(leader)
         self.follower = FollowerReplica(epoch)
-        self._flush_if_due()
+        self.flush_if_due()
 
     @property
     def high_watermark(self) -> int:
@@ -113,37 +175,7 @@ class FollowedCopy:
     def lead(self) -> None:
         self.leader_broker = self.follower = None
 
-    def append_replicated(self, batches: ReplicatedBatches, *, now_ms: int) -> None:
-        if self.failing_with is not None:
-            raise self.failing_with
-        self.log.append_as_is(batches, now_ms=now_ms)
-        self.appends += 1
-        self._flush_if_due()
-
-    def take_high_watermark(self, leader_hw: int) -> None:
-        assert self.follower is not None
-        self.log.high_watermark = high_watermark_after(leader_hw, ReplicaLog(self.log))
-
-    def cut_to(self, offset: int, now_ms: int) -> None:
-        assert self.follower is not None
-        self.cuts.append(offset)
-        self.log.truncate_to(offset, now_ms=now_ms)
-
-    def start_at(self, offset: int, now_ms: int) -> None:
-        assert self.follower is not None
-        self.starts.append(offset)
-        self.log.truncate_fully_and_start_at(offset, now_ms=now_ms)
-
-    def advance_log_start(self, offset: int) -> None:
-        self.log.advance_log_start(offset)
-
-    def when_flushed(self, callback: Callable[[], None]) -> bool:
-        if self.log.flushed_offset == self.log.end_offset:
-            return False
-        self._flush_waiters.append(callback)
-        return True
-
-    def _flush_if_due(self) -> None:
+    def flush_if_due(self) -> None:
         if self.policy.before_acknowledge and self.log.flushed_offset < self.log.end_offset:
             asyncio.get_running_loop().call_later(self.flush_seconds, self._flush)
 
@@ -157,7 +189,7 @@ class FollowedCopy:
         self._wake_flush_waiters()
 
     def _wake_flush_waiters(self) -> None:
-        waiters, self._flush_waiters = self._flush_waiters, []
+        waiters, self.flush_waiters = self.flush_waiters, []
         for callback in waiters:
             callback()
 

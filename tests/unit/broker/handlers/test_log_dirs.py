@@ -38,7 +38,7 @@ async def test_the_lag_of_a_copy_is_what_its_leader_has_committed_beyond_it() ->
         assert copy.follower is not None
         assert await lags(bench) == {0: 0, 1: 0}, "what lies on other brokers only is not in this directory"
         copy.follower.step_for(
-            FetchAnswer(high_watermark=7), copy.follower.next_fetch(copy.replica_log), copy.replica_log
+            FetchAnswer(high_watermark=7), copy.follower.next_fetch(copy.followed_log), copy.followed_log
         )
         assert await lags(bench) == {0: 0, 1: 7}
 

@@ -37,7 +37,7 @@ def copied(bench: ReplicaTableBench, offset: int, *, epoch: int = 0) -> None:
     """A batch of the leader's, as a follower's fetcher appends it."""
     batch = bytearray(build_batch([(bench.clock.now_ms(), None, b"v", ())]))
     stamp_batch(memoryview(batch), 0, offset, epoch)
-    bench.partition().append_replicated(check_replicated(bytes(batch)), now_ms=bench.clock.now_ms())
+    bench.partition().followed_log.append(check_replicated(bytes(batch)), now_ms=bench.clock.now_ms())
 
 
 async def test_a_reader_in_a_followers_rack_is_sent_there() -> None:
@@ -82,7 +82,7 @@ async def test_a_follower_shows_readers_what_it_knows_to_be_committed() -> None:
         bench.store(record(leader=SECOND, epoch=3))
         copied(bench, 0, epoch=3)
         copied(bench, 1, epoch=3)
-        bench.partition().take_high_watermark(1)
+        bench.partition().followed_log.commit(1)
         answer = read(bench)
         assert answer.result.high_watermark == 1
         assert len(answer.result.records) * 2 == bench.partition().log.size_bytes
@@ -96,7 +96,7 @@ async def test_a_follower_sends_a_reader_that_is_ahead_of_it_to_the_leader_and_n
         bench.store(record(leader=SECOND, epoch=3))
         assert read(bench, 7).error is ErrorCode.OFFSET_NOT_AVAILABLE
         copied(bench, 0, epoch=3)
-        bench.partition().take_high_watermark(1)
+        bench.partition().followed_log.commit(1)
         assert read(bench, 2).error is ErrorCode.OFFSET_NOT_AVAILABLE
 
 
@@ -106,7 +106,7 @@ async def test_a_follower_does_not_call_a_reader_diverged_that_is_ahead_of_it(co
         bench.store(record(leader=SECOND, epoch=3))
         for offset in range(copied_count):
             copied(bench, offset, epoch=3)
-        bench.partition().take_high_watermark(copied_count)
+        bench.partition().followed_log.commit(copied_count)
         answer = bench.fetch(FetchPartition(0, 3, 7, 3), max_wait_ms=0)
         assert answer.error is ErrorCode.OFFSET_NOT_AVAILABLE
         assert answer.result.diverging_epoch is None
@@ -116,9 +116,9 @@ async def test_a_reader_that_waits_at_a_follower_whose_log_is_cut_is_sent_to_the
     async with replica_table() as bench:
         bench.store(record(leader=SECOND, epoch=3))
         copied(bench, 0, epoch=3)
-        bench.partition().take_high_watermark(1)
+        bench.partition().followed_log.commit(1)
         waiting = bench.fetch(FetchPartition(0, -1, 1), max_wait_ms=60_000)
-        bench.partition().start_at(0, bench.clock.now_ms())
+        bench.partition().followed_log.start_at(0, bench.clock.now_ms())
         await bench.settle()
         assert waiting.error is ErrorCode.OFFSET_NOT_AVAILABLE
 
@@ -132,7 +132,7 @@ async def test_an_offset_that_the_leader_does_not_have_is_out_of_range() -> None
 async def test_an_offset_before_a_followers_start_is_out_of_range() -> None:
     async with replica_table() as bench:
         bench.store(record(leader=SECOND, epoch=3))
-        bench.partition().start_at(5, bench.clock.now_ms())
+        bench.partition().followed_log.start_at(5, bench.clock.now_ms())
         assert read(bench, 4).error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -151,7 +151,7 @@ async def test_a_reader_that_waits_at_a_follower_is_woken_when_more_is_committed
         copied(bench, 0)
         await bench.settle()
         assert not waiting.is_there
-        bench.partition().take_high_watermark(1)
+        bench.partition().followed_log.commit(1)
         await bench.settle()
         assert waiting.result.records
 

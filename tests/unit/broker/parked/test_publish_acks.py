@@ -164,7 +164,7 @@ async def test_a_batch_waits_for_the_one_before_it_that_was_cut_off_while_anothe
         cut_off = bench.produce(producer=(7, 0, 0))
         bench.store(record(leader=SECOND, epoch=1))
         assert cut_off.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        bench.partition().cut_to(0, bench.clock.now_ms())
+        bench.partition().followed_log.truncate_to(0, bench.clock.now_ms())
         assert_the_second_waits_for_the_first(bench, epoch=2)
 
 

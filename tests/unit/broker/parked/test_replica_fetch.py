@@ -196,7 +196,7 @@ async def test_a_follower_outside_the_log_is_told_where_the_log_starts() -> None
         bench.store(record(in_sync=(ME,)))
         for _ in range(4):
             bench.produce()
-        bench.partition().advance_log_start(3)
+        bench.partition().followed_log.advance_log_start(3)
         behind = bench.replica_fetch(SECOND, 1, last_epoch=0)
         beyond = bench.replica_fetch(SECOND, 9)
         for answer in (behind, beyond):

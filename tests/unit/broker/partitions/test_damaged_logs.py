@@ -33,7 +33,7 @@ def copied(partition: Partition, offset: int, *, epoch: int = 0) -> None:
     """A batch of the leader's, as a follower's fetcher appends it."""
     batch = bytearray(build_batch([(0, None, b"v", ())]))
     stamp_batch(memoryview(batch), 0, offset, epoch)
-    partition.append_replicated(check_replicated(bytes(batch)), now_ms=0)
+    partition.followed_log.append(check_replicated(bytes(batch)), now_ms=0)
 
 
 def errors_told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -101,7 +101,7 @@ async def test_a_copy_with_a_complete_one_beside_it_is_handed_on_to_be_given_up(
         for failure in (DAMAGE, DENIED, DAMAGE):
             assert bench.table.read_failed(bench.partition(), failure) is ErrorCode.KAFKA_STORAGE_ERROR
         assert asked == [bench.partition()] * 3
-        assert bench.partition().is_leading
+        assert bench.partition().leader is not None
         assert bench.failures == []
         assert len(errors_told(caplog)) == 2
 
@@ -149,7 +149,7 @@ async def test_the_record_in_which_the_broker_has_resigned_replaces_its_copy_in_
         assert (before.log.end_offset, after.log.end_offset, after.high_watermark) == (1, 0, 0)
         assert after.follower is not None
         assert (after.leader_epoch, after.leader_broker) == (5, 2)
-        assert after.follower.next_fetch(after.replica_log) == (0, 5, -1, 0)
+        assert after.follower.next_fetch(after.followed_log) == (0, 5, -1, 0)
         assert bench.logs.get(after.name) is after.log
         assert bench.disk.exists("/logs/orders-0.00000000-stray/00000000000000000000.log")
         assert not bench.table.damage.names
@@ -309,7 +309,7 @@ async def test_a_follower_that_meets_damage_while_it_cuts_stops_and_is_replaced(
         with monkeypatch.context() as patch:
             DamagedLog(patch, "truncate_to")
             with pytest.raises(ApiError):
-                before.cut_to(0, 0)
+                before.followed_log.truncate_to(0, 0)
         assert before.offline
         assert bench.failures == []
         bench.store(record(leader=SECOND, epoch=1, in_sync=(SECOND, THIRD)))

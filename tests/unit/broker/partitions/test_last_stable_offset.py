@@ -4,7 +4,7 @@ import pytest
 
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.handlers import list_offsets
-from martlet.broker.partitions.partition import READ_COMMITTED, READ_UNCOMMITTED
+from martlet.broker.partitions.watermarks import READ_COMMITTED, READ_UNCOMMITTED
 from martlet.wire.batch import (
     TRANSACTIONAL_BIT,
     TransactionMarker,
@@ -83,9 +83,9 @@ async def test_readers_of_committed_data_stop_where_the_oldest_open_transaction_
         plain(bench)
         await bench.flush()
         partition = bench.partition()
-        assert (partition.high_watermark, partition.last_stable_offset) == (3, 1)
-        assert partition.readable_end(READ_UNCOMMITTED) == 3
-        assert partition.readable_end(READ_COMMITTED) == 1
+        assert (partition.high_watermark, partition.watermarks.last_stable_offset) == (3, 1)
+        assert partition.watermarks.readable_end(READ_UNCOMMITTED) == 3
+        assert partition.watermarks.readable_end(READ_COMMITTED) == 1
         assert offsets_in(read(bench, 0, READ_UNCOMMITTED)) == [0, 1, 2]
         assert offsets_in(read(bench, 0, READ_COMMITTED)) == [0]
         assert offsets_in(read(bench, 1, READ_COMMITTED)) == []
@@ -127,10 +127,10 @@ async def test_a_marker_decides_only_when_it_is_committed() -> None:
         partition = bench.partition()
         for follower in (SECOND, THIRD):
             bench.replica_fetch(follower, 1)
-        assert (partition.high_watermark, partition.last_stable_offset) == (1, 0)
+        assert (partition.high_watermark, partition.watermarks.last_stable_offset) == (1, 0)
         for follower in (SECOND, THIRD):
             bench.replica_fetch(follower, 2, last_epoch=0)
-        assert (partition.high_watermark, partition.last_stable_offset) == (2, 2)
+        assert (partition.high_watermark, partition.watermarks.last_stable_offset) == (2, 2)
 
 
 async def test_an_older_transaction_holds_a_younger_decided_one_back() -> None:
@@ -140,10 +140,10 @@ async def test_an_older_transaction_holds_a_younger_decided_one_back() -> None:
         in_transaction(bench, producer_id=2)
         marker(bench, producer_id=2)
         await bench.flush()
-        assert bench.partition().last_stable_offset == 0
+        assert bench.partition().watermarks.last_stable_offset == 0
         marker(bench, producer_id=1)
         await bench.flush()
-        assert bench.partition().last_stable_offset == bench.partition().high_watermark == 4
+        assert bench.partition().watermarks.last_stable_offset == bench.partition().high_watermark == 4
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
@@ -190,6 +190,6 @@ async def test_an_open_transaction_is_known_after_a_restart_and_after_a_truncati
         again.table.get("orders", 0)
         await again.flush()
         partition = again.partition()
-        assert (partition.high_watermark, partition.last_stable_offset) == (3, 2)
-        partition.cut_to(1, again.clock.now_ms())
-        assert (partition.high_watermark, partition.last_stable_offset) == (1, 0)
+        assert (partition.high_watermark, partition.watermarks.last_stable_offset) == (3, 2)
+        partition.followed_log.truncate_to(1, again.clock.now_ms())
+        assert (partition.high_watermark, partition.watermarks.last_stable_offset) == (1, 0)

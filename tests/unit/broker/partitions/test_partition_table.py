@@ -10,8 +10,10 @@ import pytest
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, Incarnation, Member, TopicPartition
 from martlet.broker.handlers.list_offsets import EARLIEST, LATEST, look_up
-from martlet.broker.partitions.partition import LONG_CHECK_BYTES, READ_UNCOMMITTED, Partition
+from martlet.broker.handlers.produce import LONG_CHECK_BYTES, takes_long
+from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.replica_gauges import watch_replicas
+from martlet.broker.partitions.watermarks import READ_UNCOMMITTED
 from martlet.log.file_names import CLEAN_SHUTDOWN, PARTITION_METADATA
 from martlet.log.replicated_batches import check_replicated
 from martlet.wire.batch import build_batch, stamp_batch
@@ -33,7 +35,7 @@ def copied(partition: Partition, offset: int, *, epoch: int = 0, count: int = 1)
     for number in range(offset, offset + count):
         batch = bytearray(build_batch([(0, None, b"v", ())]))
         stamp_batch(memoryview(batch), 0, number, epoch)
-        partition.append_replicated(check_replicated(bytes(batch)), now_ms=0)
+        partition.followed_log.append(check_replicated(bytes(batch)), now_ms=0)
 
 
 def refusal(bench: ReplicaTableBench) -> ErrorCode:
@@ -49,10 +51,11 @@ async def test_a_replica_takes_the_role_that_the_record_gives_it() -> None:
     async with replica_table() as bench:
         bench.store(record(leader=ME, epoch=1))
         partition = bench.table.get("orders", 0)
-        assert partition.is_leading
+        assert partition.leader is not None
         assert (partition.leader_epoch, list(bench.table.led())) == (1, [partition])
         bench.store(record(leader=SECOND, epoch=2))
-        assert (partition.leader, partition.leader_broker, partition.leader_epoch) == (None, 2, 2)
+        assert bench.partition().leader is None
+        assert (partition.leader_broker, partition.leader_epoch) == (2, 2)
         assert partition.follower is not None
         assert list(bench.table.following()) == [partition]
         assert refusal(bench) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -69,7 +72,7 @@ async def test_leadership_of_an_earlier_process_of_this_broker_is_over() -> None
         earlier = Member(ME.broker, Incarnation(3))
         bench.store(record(leader=earlier, epoch=1, in_sync=(earlier, SECOND)))
         assert refusal(bench) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert not bench.partition().is_leading
+        assert bench.partition().leader is None
         assert bench.partition().follower is None
 
 
@@ -124,7 +127,7 @@ async def test_a_partition_with_one_replica_gets_a_log_when_it_is_first_used() -
     async with replica_table() as bench:
         bench.store(record(in_sync=(ME,), replicas=(ME,)))
         assert (bench.table.hosted("orders", 0), len(bench.logs)) == (None, 0)
-        assert bench.table.get("orders", 0).is_leading
+        assert bench.table.get("orders", 0).leader is not None
         assert len(bench.logs) == 1
 
 
@@ -254,7 +257,7 @@ async def test_the_high_watermark_of_a_replica_survives_a_restart() -> None:
     bench = ReplicaTableBench()
     bench.store(record(leader=SECOND))
     copied(bench.partition(), 0, count=5)
-    bench.partition().take_high_watermark(3)
+    bench.partition().followed_log.commit(3)
     await bench.stop()
     async with replica_table(bench.disk, bench.metadata) as later:
         assert (later.partition().high_watermark, later.partition().log.end_offset) == (3, 5)
@@ -264,10 +267,10 @@ async def test_after_a_crash_the_high_watermark_is_that_of_the_last_checkpoint()
     bench = ReplicaTableBench()
     bench.store(record(leader=SECOND))
     copied(bench.partition(), 0, count=2)
-    bench.partition().take_high_watermark(2)
+    bench.partition().followed_log.commit(2)
     bench.logs.checkpoint()
     copied(bench.partition(), 2, count=2)
-    bench.partition().take_high_watermark(4)
+    bench.partition().followed_log.commit(4)
     await bench.stop(clean=False)
     async with replica_table(bench.disk, bench.metadata) as later:
         assert later.partition().high_watermark == 2
@@ -277,7 +280,7 @@ async def test_a_copy_made_anew_does_not_inherit_the_high_watermark_of_the_one_b
     bench = ReplicaTableBench()
     bench.store(record(leader=SECOND))
     copied(bench.partition(), 0, count=4)
-    bench.partition().take_high_watermark(4)
+    bench.partition().followed_log.commit(4)
     bench.logs.checkpoint()
     bench.store(record(leader=SECOND, epoch=1, in_sync=(SECOND, THIRD), replicas=(SECOND, THIRD)))
     bench.store(record(leader=SECOND, epoch=2, in_sync=(SECOND, THIRD)))
@@ -300,7 +303,7 @@ async def test_a_new_leader_does_not_tell_the_latest_offset_before_it_knows_it()
     async with replica_table() as bench:
         bench.store(record(leader=SECOND))
         copied(bench.partition(), 0, count=3)
-        bench.partition().take_high_watermark(1)
+        bench.partition().followed_log.commit(1)
         bench.store(record(epoch=1, in_sync=(ME, THIRD)))
         partition = bench.partition()
         for version, code in ((5, ErrorCode.OFFSET_NOT_AVAILABLE), (4, ErrorCode.LEADER_NOT_AVAILABLE)):
@@ -330,11 +333,11 @@ async def test_a_cut_below_the_high_watermark_is_logged_loudly(caplog: pytest.Lo
         bench.store(record(leader=SECOND))
         partition = bench.partition()
         copied(partition, 0, count=4)
-        partition.take_high_watermark(2)
-        partition.cut_to(3, 0)
+        partition.followed_log.commit(2)
+        partition.followed_log.truncate_to(3, 0)
         assert (partition.log.end_offset, partition.high_watermark) == (3, 2)
         assert not caplog.records
-        partition.cut_to(1, 0)
+        partition.followed_log.truncate_to(1, 0)
         assert (partition.log.end_offset, partition.high_watermark) == (1, 1)
         assert [entry.levelno for entry in caplog.records] == [logging.CRITICAL]
 
@@ -344,7 +347,7 @@ async def test_a_copy_that_begins_anew_is_committed_up_to_where_it_begins() -> N
         bench.store(record(leader=SECOND))
         partition = bench.partition()
         copied(partition, 0, count=2)
-        partition.start_at(7, 0)
+        partition.followed_log.start_at(7, 0)
         assert (partition.log.log_start_offset, partition.high_watermark) == (7, 7)
 
 
@@ -353,9 +356,9 @@ async def test_who_waits_for_a_flush_of_a_copy_is_told_once() -> None:
         bench.store(record(leader=SECOND), configs={"martlet.flush": "commit"})
         told: list[int] = []
         partition = bench.partition()
-        assert not partition.when_flushed(lambda: told.append(0))
+        assert not partition.followed_log.when_flushed(lambda: told.append(0))
         copied(partition, 0)
-        assert partition.when_flushed(lambda: told.append(1))
+        assert partition.followed_log.when_flushed(lambda: told.append(1))
         await bench.flush()
         assert told == [1]
 
@@ -372,11 +375,11 @@ async def test_what_a_full_disk_took_of_an_answer_is_flushed_like_all_else() -> 
         partition.log.update_options(replace(partition.log.options, segment_bytes=len(batches) - 1))
         bench.disk.capacity_bytes = bench.disk.used_bytes() + len(batches) // 2 + 10
         with pytest.raises(ApiError) as caught:
-            partition.append_replicated(check_replicated(bytes(batches)), now_ms=0)
+            partition.followed_log.append(check_replicated(bytes(batches)), now_ms=0)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert partition.log.end_offset == 1, "the first of the two found room"
         told: list[str] = []
-        if partition.when_flushed(lambda: told.append("flushed")):
+        if partition.followed_log.when_flushed(lambda: told.append("flushed")):
             await until_flushed(partition)
             assert told == ["flushed"]
         bench.disk.capacity_bytes = None
@@ -395,7 +398,7 @@ async def test_a_topic_that_wants_flushes_from_now_on_flushes_what_is_there() ->
         told: list[int] = []
         copied(bench.partition(), 0)
         bench.store(configs={"martlet.flush": "commit"})
-        assert bench.partition().when_flushed(lambda: told.append(1))
+        assert bench.partition().followed_log.when_flushed(lambda: told.append(1))
         while not told:
             await bench.settle()
 
@@ -446,13 +449,12 @@ async def test_what_takes_long_to_check_or_to_pack_is_known_beforehand(
         bench.store(record(), configs=configs)
         partition = bench.partition()
         assert bench.services.topic_settings.recompresses == (configs.get("compression.type", "producer") != "producer")
+        options = partition.log.options
         found = [
             f"{size} {codec}"
             for codec in codecs
             for size in values
-            if partition.check_takes_long(
-                memoryview(build_batch([(0, b"k", values[size], ())], compression=codecs[codec]))
-            )
+            if takes_long(options, memoryview(build_batch([(0, b"k", values[size], ())], compression=codecs[codec])))
         ]
         assert found == long
-        assert not partition.check_takes_long(memoryview(b"no batch"))
+        assert not takes_long(options, memoryview(b"no batch"))
