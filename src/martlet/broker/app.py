@@ -195,7 +195,7 @@ class BrokerApp:
         partitions = PartitionTable(me, image, logs, topic_settings, self._metrics, self._clock, self.fail)
         self._connect_partitions(partitions, membership, space)
         damaged = DamagedCopies(me, partitions, commits, topic_settings.layers, self.fail)
-        partitions.on_damaged = damaged.found
+        partitions.damage.on_damaged = damaged.found
         await self._open_partitions(feed, logs, partitions)
         self._run(damaged)
         housekeeping = Housekeeping(settings, self._clock, logs, partitions, self._metrics, topic_settings)
@@ -272,7 +272,7 @@ class BrokerApp:
         partitions.wait_with(self._ports.make_workers)
         partitions.space = space
         partitions.may_act = membership.keeper.may_act
-        partitions.on_log_given_up = membership.log_is_given_up
+        partitions.opening.on_given_up = membership.log_is_given_up
 
     async def _make_topic_admin(
         self, changes: MetadataChanges, me: Member, topic_settings: TopicSettings
@@ -444,7 +444,7 @@ class BrokerApp:
     def _watch_gauges(self, services: BrokerServices, server: KafkaServer) -> None:
         watch = self._metrics.watch
         path = services.logs.path
-        watch_replicas(services.partitions, self._metrics)
+        watch_replicas(services.partitions, services.logs, self._metrics)
         watch("martlet_partitions", "Partitions with a log on this broker.", lambda: len(services.logs))
         watch("martlet_disk_free_bytes", "Free bytes where the logs are.", lambda: self._disk.free_bytes(path))
         watch("martlet_log_bytes", "Bytes of all logs.", lambda: sum(log.size_bytes for log in services.logs))

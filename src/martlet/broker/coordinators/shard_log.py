@@ -87,4 +87,4 @@ class PartitionShardLog:
     def read_failed(self, failure: StorageFailure) -> None:
         """A part of the log cannot be read: a copy of several is given up, like one that a reader found damaged."""
         if self.partition is not None and not self.closed:
-            self._table.read_failed(self.partition, failure)
+            self._table.damage.read_failed(self.partition, failure)

@@ -77,7 +77,7 @@ def _look_up(
     try:
         return look_up(partition, timestamp, isolation, version)
     except StorageFailure as failure:
-        raise ApiError(broker.partitions.read_failed(partition, failure), str(failure)) from failure
+        raise ApiError(broker.partitions.damage.read_failed(partition, failure), str(failure)) from failure
 
 
 def look_up(partition: Partition, timestamp: int, isolation: int, version: int) -> tuple[int, int, int]:

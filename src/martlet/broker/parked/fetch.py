@@ -273,7 +273,7 @@ class WaitingFetch:
 
     def _failed(self, look: Look, partition: Partition, index: int, failure: StorageFailure) -> FetchPartitionResult:
         look.has_errors = True
-        return FetchPartitionResult(index, self._broker.partitions.read_failed(partition, failure))
+        return FetchPartitionResult(index, self._broker.partitions.damage.read_failed(partition, failure))
 
     def _count(self, partition: Partition, size: int) -> None:
         counters = partition.counters

@@ -69,7 +69,7 @@ class FollowedLog:
         partition, log = self._partition, self._log
         partition.check_online()
         size = len(batches.records)
-        partition.listener.space.claim(size)
+        partition.owner.space.claim(size)
         before = log.end_offset
         try:
             end_offset = log.append_as_is(batches, now_ms=now_ms)

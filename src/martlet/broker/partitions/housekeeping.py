@@ -126,7 +126,7 @@ class Housekeeping:
         try:
             yield
         except LogDamaged as damage:
-            self._partitions.read_failed(partition, damage)
+            self._partitions.damage.read_failed(partition, damage)
         except StorageFailure as failure:
             if not partition.offline:  # else its topic was deleted meanwhile
                 logger.error("%s of %s failed: %s", duty, partition.name, failure)

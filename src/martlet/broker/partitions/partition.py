@@ -11,11 +11,13 @@ Proved by: tests/unit/broker/parked/test_publish_acks.py, tests/unit/broker/part
 """
 
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
 from martlet.base.errors import ApiError, DiskFull, ErrorCode, LogDamaged, StorageFailure
 from martlet.base.ids import NO_LEADER_EPOCH, BrokerId, Member, TopicId, TopicPartition
 from martlet.broker.ground.disk_space import DiskSpace
+from martlet.broker.partitions.damage_reports import DamageReports
 from martlet.broker.partitions.flush_policy import FlushPolicy, FlushState
 from martlet.broker.partitions.follower_log import FollowedLog
 from martlet.broker.partitions.partition_role import partition_state
@@ -33,24 +35,29 @@ from martlet.wire.batch import BatchHeader
 logger = logging.getLogger(__name__)
 
 
-class PartitionListener(Protocol):
-    """What a partition tells its broker, and asks of it."""
-
-    space: DiskSpace
+class FlushSchedule(Protocol):
+    """The flusher."""
 
     def appended(self, partition: "Partition") -> None:
         """Bytes wait for a flush."""
         ...
 
-    def may_join(self, partition: "Partition") -> None:
-        """A follower has caught up that is not in sync yet."""
-        ...
+
+class PartitionOwner(Protocol):
+    """The partition table, as its partitions use it."""
+
+    space: DiskSpace
+
+    @property
+    def flusher(self) -> FlushSchedule: ...
+
+    @property
+    def damage(self) -> DamageReports: ...
+
+    on_may_join: Callable[["Partition"], None]
+    """Called for a follower that has caught up and is not in sync yet."""
 
     def storage_failed(self, partition: "Partition", error: StorageFailure) -> None: ...
-
-    def read_failed(self, partition: "Partition", error: StorageFailure) -> ErrorCode:
-        """A part of the log is damaged or cannot be read; what to tell a reader."""
-        ...
 
 
 class Partition:
@@ -68,10 +75,10 @@ class Partition:
         "leader",
         "leader_broker",
         "leader_epoch",
-        "listener",
         "log",
         "me",
         "name",
+        "owner",
         "refused",
         "replication",
         "topic_id",
@@ -86,14 +93,14 @@ class Partition:
         me: Member,
         policy: FlushPolicy,
         counters: TopicCounters,
-        listener: PartitionListener,
+        owner: PartitionOwner,
     ) -> None:
         self.name = name
         self.internal = is_internal_topic(name.topic)
         """Whether only Martlet itself writes to it."""
         self.topic_id = topic_id
         self.log = log
-        self.listener = listener
+        self.owner = owner
         self.me = me
         self.flush = FlushState(policy)
         self.watermarks = Watermarks(log, self.flush)
@@ -151,7 +158,7 @@ class Partition:
         if latest > self.leader_epoch:
             fault = f"its log names leader epoch {latest}, and the newest is {self.leader_epoch}"
             self.history_fault = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} takes no messages: {fault}")
-            self.listener.read_failed(self, LogDamaged(fault))
+            self.owner.damage.read_failed(self, LogDamaged(fault))
 
     def check_history(self) -> None:
         """Raise when the leader epochs in the log are not to be believed."""
@@ -193,7 +200,7 @@ class Partition:
             self.flush.policy = policy
             self._own_offset_moved()
             if self.log.flushed_offset < self.log.end_offset:
-                self.listener.appended(self)  # it may have to be flushed sooner than was planned
+                self.owner.flusher.appended(self)  # it may have to be flushed sooner than was planned
 
     def close(self, reason: ApiError) -> None:
         """Serve nobody any more; everybody who waits is woken to find out why."""
@@ -237,7 +244,7 @@ class Partition:
         self.check_history()
         if self.refused:
             self.refused.check(header, self.log.producers, now_ms)
-        self.listener.space.claim(header.size)
+        self.owner.space.claim(header.size)
         try:
             appended = self.log.append(records, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except StorageFailure as failure:
@@ -257,19 +264,19 @@ class Partition:
         if not flush.policy.before_acknowledge:
             self._own_offset_moved()
         watermarks.followers.wake()
-        self.listener.appended(self)
+        self.owner.flusher.appended(self)
 
     def write_failed(self, failure: StorageFailure) -> ApiError:
         """Do what a failed write calls for; the error to answer with."""
         if isinstance(failure, DiskFull):
-            self.listener.space.write_failed(failure)
+            self.owner.space.write_failed(failure)
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker's disk is full")
         if isinstance(failure, LogDamaged):
-            self.listener.read_failed(self, failure)
+            self.owner.damage.read_failed(self, failure)
             return ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} takes no messages, its log is damaged: {failure}"
             )
-        self.listener.storage_failed(self, failure)
+        self.owner.storage_failed(self, failure)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
 
     @property
@@ -329,4 +336,4 @@ class Partition:
             progress.log_start_offset = log_start_offset
             self.watermarks.wake()
         if leader.wants_to_propose(progress):
-            self.listener.may_join(self)
+            self.owner.on_may_join(self)

@@ -18,13 +18,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from martlet.base.clock import Clock
-from martlet.base.errors import ApiError, DiskFull, ErrorCode, LogDamaged, StorageFailure
+from martlet.base.errors import ApiError, ErrorCode, StorageFailure
 from martlet.base.ids import Member, TopicId, TopicPartition
 from martlet.broker.ground.disk_space import DiskSpace
 from martlet.broker.ground.workers import MakeWorkers, ThreadWorkers, Workers
-from martlet.broker.partitions.flush_policy import FlushPolicy, decide_flush_mode
+from martlet.broker.partitions.damage_reports import DamageReports
 from martlet.broker.partitions.flusher import FLUSHES_MAX, Flusher
-from martlet.broker.partitions.known_damage import KnownDamage, is_of_the_log
+from martlet.broker.partitions.log_opening import LogOpening
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_role import Role, role_of
 from martlet.broker.partitions.topic_settings import TopicSettings
@@ -32,7 +32,6 @@ from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.records import PartitionRecord, TopicRecord
 from martlet.cluster.resignation import has_resigned
 from martlet.log.log_directory import LogDirectory
-from martlet.log.partition_log import PartitionLog
 from martlet.observe.metrics import BrokerMetrics
 
 logger = logging.getLogger(__name__)
@@ -68,17 +67,14 @@ class PartitionTable:
         self.flusher = Flusher(metrics, self.storage_failed)
         self.readers: Workers = ThreadWorkers("martlet-read", _READS_MAX)
         """Who reads what is not in the kernel's memory."""
-        self.damage = KnownDamage()
+        self.damage = DamageReports(logs.path, metrics)
+        self.opening = LogOpening(logs, topic_settings, clock)
         self.space = DiskSpace(lambda: _UNLIMITED_BYTES, 0, clock)
         """What may still be written."""
         self.on_roles_changed: Callable[[Collection[Partition]], None] = lambda partitions: None
         """Hears of every partition whose role, leader or leader epoch is another now, or that is gone from here."""
         self.on_may_join: Callable[[Partition], None] = lambda partition: None
         """Hears of a led partition with a follower that has caught up and is not in sync yet."""
-        self.on_log_given_up: Callable[[], None] = lambda: None
-        """Hears, before it happens, that a log which could not be opened is put aside to be copied anew."""
-        self.on_damaged: Callable[[Partition], bool] = lambda partition: False
-        """Hears of a copy that cannot be read; answers whether it is on its way to be given up for another one."""
         self.may_act: Callable[[], bool] = lambda: True
         """Whether the cluster still counts on this process; if not, somebody else may lead what is led here."""
 
@@ -137,11 +133,6 @@ class PartitionTable:
         """The copies here that could not be read somewhere."""
         return [self._hosted[name] for name in sorted(self.damage.names) if name in self._hosted]
 
-    def count_offline(self) -> int:
-        """Replicas here of partitions that nobody leads, or whose log cannot be used."""
-        idle = [one for one in self._hosted.values() if one.offline or (one.leader is None and one.follower is None)]
-        return len(idle) + len(self._logs.failures)
-
     def check_acting(self) -> None:
         """Raise when another process may have taken over from this one."""
         if not self.may_act():
@@ -174,22 +165,14 @@ class PartitionTable:
                 logger.warning("%s ended in %d bytes that were never whole; they were cut off", name, log.cut_bytes)
             self._follow_record(topic, record, has_log=True)
             if log.topic_id is None and self._logs.get(name) is log:
-                self._name_topic(log, topic)
+                self.opening.name_topic(log, topic)
         self.host_missing()
         for partition in self.open_partitions():
-            self.tell_damage(partition)
+            self.damage.report(partition)
         for name, failure in self._logs.failures.items():
             logger.critical(
-                "the log of %s cannot be used and its partition is offline: %s. %s", name, failure, self._advice()
+                "the log of %s cannot be used and its partition is offline: %s. %s", name, failure, self.damage.advice()
             )
-
-    def _name_topic(self, log: PartitionLog, topic: TopicRecord) -> None:
-        name = log.partition
-        logger.warning("the files of %s do not say whose they are; by their name they are this topic's", name)
-        try:
-            log.assign_topic_id(topic.id)
-        except StorageFailure as failure:
-            logger.warning("cannot write down whose files those of %s are: %s", name, failure)
 
     def host_missing(self) -> None:
         """Open a log for every replicated partition that has none yet: at the start, and where there was no space."""
@@ -234,63 +217,20 @@ class PartitionTable:
         """Apply changed settings to the topic's open partitions."""
         for index in range(topic.partition_count):
             partition = self._hosted.get((topic.name, index))
+            record = self._image.partition(topic.name, index)
             if partition is not None:
+                replica_count = len(record.replicas) if record is not None else 1
                 partition.log.update_options(self._topic_settings.log_options(topic))
-                partition.take_policy(self._policy(topic, self._image.partition(topic.name, index)))
+                partition.take_policy(self._topic_settings.flush_policy(topic, replica_count))
                 partition.take_replication(self._topic_settings.replication(topic))
 
     # --- what partitions report
-
-    def appended(self, partition: Partition) -> None:
-        self.flusher.appended(partition)
-
-    def may_join(self, partition: Partition) -> None:
-        self.on_may_join(partition)
 
     def storage_failed(self, partition: Partition, error: StorageFailure) -> None:
         if not partition.offline:
             partition.close(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {partition.name} is offline"))
             logger.critical("storage of %s failed: %s", partition.name, error)
             self._on_storage_failure(error)
-
-    def read_failed(self, partition: Partition, error: StorageFailure) -> ErrorCode:
-        """What to tell the reader, after doing what has to be done (T4).
-
-        A copy that cannot be read is given up where another one is complete. Else it goes on: what is sound in it can
-        be read.
-        """
-        if partition.closed_with is not None:
-            return partition.closed_with.code
-        if is_of_the_log(error):
-            self._metrics.damaged_reads += 1
-            if not self._damage_found(partition, error) and isinstance(error, LogDamaged):
-                return ErrorCode.CORRUPT_MESSAGE
-        elif self.damage.note(partition.name, error):
-            logger.error("%s cannot be read for now: %s", partition.name, error)
-        return ErrorCode.KAFKA_STORAGE_ERROR
-
-    def tell_damage(self, partition: Partition) -> None:
-        """Damage that was not found by a reader is told like any other, if nothing is known of this copy's."""
-        if partition.name not in self.damage.names:
-            for damage in partition.log.damage:
-                self._damage_found(partition, LogDamaged(damage))
-
-    def _damage_found(self, partition: Partition, error: StorageFailure) -> bool:
-        """Tell of it once; whether this copy is given up for another one."""
-        is_news = self.damage.note(partition.name, error)
-        is_given_up = self.on_damaged(partition)
-        if is_news and is_given_up:
-            logger.error("%s is damaged and will be copied again from another broker: %s", partition.name, error)
-        elif is_news:
-            logger.error(
-                "%s is damaged, and no other copy is complete and alive: %s. What is sound in it is served. %s",
-                partition.name, error, self._advice(),
-            )  # fmt: skip
-        return is_given_up
-
-    def _advice(self) -> str:
-        command = f"martlet log check {self._logs.path} --repair"
-        return f"With the broker stopped, `{command}` shows what would be lost before it repairs anything"
 
     # --- roles
 
@@ -320,7 +260,7 @@ class PartitionTable:
         is_same_epoch = partition.leader_epoch == record.leader_epoch
         if not is_same_epoch:
             partition.stand_by(record)  # first of all: nothing may be acknowledged any more in the epoch before
-        partition.take_policy(self._policy(topic, record))
+        partition.take_policy(self._topic_settings.flush_policy(topic, len(record.replicas)))
         if role is Role.LEADS:
             if is_same_epoch and partition.leader is not None:
                 partition.state_stored(record)
@@ -391,37 +331,14 @@ class PartitionTable:
     def _host(self, topic: TopicRecord, record: PartitionRecord) -> Partition:
         """The replica with its log, not yet in any role; raises ApiError when there can be no log."""
         name = TopicPartition(topic.name, record.partition)
-        log = self._open_log(name, topic, record)
-        policy, counters = self._policy(topic, record), self._metrics.topic(topic.name)
+        log = self.opening.open(name, topic, role_of(record, self._me))
+        policy, counters = (
+            self._topic_settings.flush_policy(topic, len(record.replicas)),
+            self._metrics.topic(topic.name),
+        )
         partition = Partition(name, topic.id, log, self._me, policy, counters, self)
         partition.take_replication(self._topic_settings.replication(topic))
         self._hosted[name] = partition
         if log.flushed_offset < log.end_offset:
             self.flusher.flush_soon(partition)
         return partition
-
-    def _open_log(self, name: TopicPartition, topic: TopicRecord, record: PartitionRecord) -> PartitionLog:
-        failure = self._logs.failures.get(name)
-        if failure is not None:
-            if role_of(record, self._me) is not Role.FOLLOWS or isinstance(failure, DiskFull):
-                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
-            try:
-                self.on_log_given_up()
-            except DiskFull as error:
-                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-            kept_as = self._logs.set_aside(name)
-            logger.error("the log of %s cannot be used: kept as %s, and copied anew from the leader", name, kept_as)
-        log = self._logs.get(name)
-        if log is not None:
-            return log
-        try:
-            options = self._topic_settings.log_options(topic)
-            return self._logs.create(name, options, topic_id=topic.id, now_ms=self._clock.now_ms())
-        except StorageFailure as error:
-            logger.error("cannot make a log for %s: %s", name, error)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-
-    def _policy(self, topic: TopicRecord, record: PartitionRecord | None) -> FlushPolicy:
-        flush = self._topic_settings.flush(topic)
-        replicas = len(record.replicas) if record is not None else 1
-        return FlushPolicy(decide_flush_mode(flush.configured, replicas), flush.interval_ms, flush.messages)

@@ -5,11 +5,12 @@ counted by every broker that holds a replica.
 """
 
 from martlet.broker.partitions.partition_table import PartitionTable
+from martlet.log.log_directory import LogDirectory
 from martlet.observe.metrics import BrokerMetrics
 from martlet.replication.leader import LeaderReplica
 
 
-def watch_replicas(table: PartitionTable, metrics: BrokerMetrics) -> None:
+def watch_replicas(table: PartitionTable, logs: LogDirectory, metrics: BrokerMetrics) -> None:
     """Export the gauges; called once, by the wiring."""
     watch = metrics.watch
     watch("martlet_led_partitions", "Partitions with a log that this broker leads.", lambda: len(table.led()))
@@ -27,7 +28,7 @@ def watch_replicas(table: PartitionTable, metrics: BrokerMetrics) -> None:
     watch(
         "martlet_offline_partitions",
         "Partitions with a replica here that nobody leads, or whose log cannot be used.",
-        table.count_offline,
+        lambda: count_offline(table, logs),
     )
     watch(
         "martlet_damaged_partitions",
@@ -39,6 +40,13 @@ def watch_replicas(table: PartitionTable, metrics: BrokerMetrics) -> None:
         "Messages by which the slowest in-sync follower is behind this broker.",
         lambda: _largest_lag(table),
     )
+
+
+def count_offline(table: PartitionTable, logs: LogDirectory) -> int:
+    """Replicas here of partitions without a leader, or whose log cannot be used."""
+    hosted = table.open_partitions()
+    idle = [one for one in hosted if one.offline or (one.leader is None and one.follower is None)]
+    return len(idle) + len(logs.failures)
 
 
 def _leaders(table: PartitionTable) -> list[LeaderReplica]:

@@ -91,7 +91,7 @@ class Scrubber:
         try:
             piece = log.next_unchecked(max_bytes)
             if piece is None:
-                self._partitions.tell_damage(partition)
+                self._partitions.damage.report(partition)
                 return 0
             try:
                 await self._in_worker(piece.read)
@@ -101,7 +101,7 @@ class Scrubber:
                 if piece is not None:
                     piece.read()
         except StorageFailure as failure:
-            self._partitions.read_failed(partition, failure)
+            self._partitions.damage.read_failed(partition, failure)
             if partition.offline:
                 return 0
             if piece is None:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.broker.ground.listeners import Listeners
 from martlet.broker.ground.settings import BrokerSettings
+from martlet.broker.partitions.flush_policy import FlushPolicy, decide_flush_mode
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.records import TopicRecord
 from martlet.configs.effective import (
@@ -87,9 +88,10 @@ class TopicSettings:
     def group_config(self, group: str) -> EffectiveConfig:
         return effective_group_config(self._image.group_configs(group), self.layers())
 
-    def flush(self, topic: TopicRecord) -> FlushSettings:
-        """When this topic's batches are forced to the device."""
-        return self._settings_of(topic).flush
+    def flush_policy(self, topic: TopicRecord, replica_count: int) -> FlushPolicy:
+        """When the batches of this topic's partitions are forced to the device."""
+        flush = self._settings_of(topic).flush
+        return FlushPolicy(decide_flush_mode(flush.configured, replica_count), flush.interval_ms, flush.messages)
 
     def replication(self, topic: TopicRecord) -> ReplicationOptions:
         """What this topic demands of its followers."""

@@ -69,7 +69,7 @@ def read_failed(member: SimMember, failure: StorageFailure | None = None) -> Err
     failure = failure or LogDamaged("t-0: damaged at byte 7")
 
     async def note(services: object) -> ErrorCode:
-        return member.services.partitions.read_failed(hosted(member), failure)
+        return member.services.partitions.damage.read_failed(hosted(member), failure)
 
     code: ErrorCode = member.call(note)
     return code

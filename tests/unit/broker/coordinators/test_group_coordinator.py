@@ -256,7 +256,7 @@ async def test_a_damaged_copy_of_several_is_given_up_when_its_groups_are_loaded(
         bench, "g", lambda record: replace(record, replicas=brokers, isr=both, leader_epoch=LeaderEpoch(7))
     )
     given_up: list[Partition] = []
-    bench.table.on_damaged = lambda partition: not given_up.append(partition)  # type: ignore[func-returns-value]
+    bench.table.damage.on_damaged = lambda partition: not given_up.append(partition)  # type: ignore[func-returns-value]
     async with asyncio.timeout(10):
         while not given_up:
             await asyncio.sleep(0.001)

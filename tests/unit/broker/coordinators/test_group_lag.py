@@ -1,14 +1,15 @@
 """How far groups are behind, as the broker tells an autoscaler."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sim.clock import SimClock
 
-from martlet.base.errors import ErrorCode, StorageFailure
+from martlet.base.errors import StorageFailure
 from martlet.base.ids import NO_TOPIC_ID, BrokerId, Incarnation, LeaderEpoch, Member
 from martlet.broker.coordinators.group_lag import OTHER, TOPICS_PER_GROUP_MAX, GroupLag, Lag
 from martlet.broker.ground.disk_space import DiskSpace
+from martlet.broker.partitions.damage_reports import DamageReports
 from martlet.broker.partitions.flush_policy import FlushMode, FlushPolicy
 from martlet.broker.partitions.partition import Partition
 from martlet.cluster.records import PartitionRecord
@@ -22,19 +23,19 @@ from tests.unit.log.log_builders import PARTITION, new_disk, open_log
 NOW_MS = 1_700_000_000_000
 
 
-class Nobody:
-    """Hears what partitions report."""
+class Owner:
+    """What partitions report to; none of it matters here."""
 
     space = DiskSpace(lambda: 1 << 40, 0, SimClock())
+    damage = DamageReports("/logs", BrokerMetrics())
+
+    def __init__(self) -> None:
+        self.flusher = self
+        self.on_may_join: Callable[[Partition], None] = lambda partition: None
 
     def appended(self, partition: Partition) -> None: ...
 
-    def may_join(self, partition: Partition) -> None: ...
-
     def storage_failed(self, partition: Partition, error: StorageFailure) -> None: ...
-
-    def read_failed(self, partition: Partition, error: StorageFailure) -> ErrorCode:
-        return ErrorCode.CORRUPT_MESSAGE
 
 
 class SomeGroups:
@@ -60,7 +61,7 @@ class Bench:
         self.log: PartitionLog = open_log(new_disk(), options or LogOptions(), now_ms=NOW_MS)
         policy = FlushPolicy(FlushMode.NEVER, 0, 0)
         me = Member(BrokerId(1), Incarnation(1))
-        self.partition = Partition(PARTITION, NO_TOPIC_ID, self.log, me, policy, TopicCounters(), Nobody())
+        self.partition = Partition(PARTITION, NO_TOPIC_ID, self.log, me, policy, TopicCounters(), Owner())
         self.partition.lead(PartitionRecord(NO_TOPIC_ID, 0, (me.broker,), me.broker, LeaderEpoch(0), (me,)), 0)
         self.lag = GroupLag(lambda: [self.groups], self.find, self.clock, interval_ms=60_000, groups_max=groups_max)
 

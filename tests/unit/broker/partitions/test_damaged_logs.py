@@ -55,7 +55,7 @@ def resigning(bench: ReplicaTableBench) -> list[Partition]:
         asked.append(partition)
         return True
 
-    bench.table.on_damaged = on_damaged
+    bench.table.damage.on_damaged = on_damaged
     return asked
 
 
@@ -68,9 +68,9 @@ async def test_a_reader_of_a_sole_copy_is_told_each_time_and_the_operator_once(
     async with replica_table() as bench:
         bench.store(record(replicas=(ME,), in_sync=(ME,)))
         partition = bench.table.get("orders", 0)
-        codes = {bench.table.read_failed(partition, DAMAGE) for _ in range(3)}
+        codes = {bench.table.damage.read_failed(partition, DAMAGE) for _ in range(3)}
         assert codes == {ErrorCode.CORRUPT_MESSAGE}
-        assert bench.table.read_failed(partition, DENIED) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert bench.table.damage.read_failed(partition, DENIED) is ErrorCode.KAFKA_STORAGE_ERROR
         [first, second] = errors_told(caplog)
         assert "orders-0" in first
         assert "byte 7, near offset 3" in first
@@ -87,7 +87,7 @@ async def test_thousands_of_faults_of_one_log_do_not_fill_the_operators_log(capl
         bench.store(record(replicas=(ME,), in_sync=(ME,)))
         partition = bench.table.get("orders", 0)
         for number in range(1_000):
-            bench.table.read_failed(partition, LogDamaged(f"damaged at byte {number}"))
+            bench.table.damage.read_failed(partition, LogDamaged(f"damaged at byte {number}"))
         assert len(errors_told(caplog)) == 100
         assert bench.metrics.damaged_reads == 1_000
 
@@ -99,7 +99,7 @@ async def test_a_copy_with_a_complete_one_beside_it_is_handed_on_to_be_given_up(
         bench.store(record())
         asked = resigning(bench)
         for failure in (DAMAGE, DENIED, DAMAGE):
-            assert bench.table.read_failed(bench.partition(), failure) is ErrorCode.KAFKA_STORAGE_ERROR
+            assert bench.table.damage.read_failed(bench.partition(), failure) is ErrorCode.KAFKA_STORAGE_ERROR
         assert asked == [bench.partition()] * 3
         assert bench.partition().leader is not None
         assert bench.failures == []
@@ -112,7 +112,7 @@ async def test_a_machine_that_lacks_something_for_the_moment_costs_no_copy(numbe
     async with replica_table() as bench:
         bench.store(record())
         asked = resigning(bench)
-        assert bench.table.read_failed(bench.partition(), shortage) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert bench.table.damage.read_failed(bench.partition(), shortage) is ErrorCode.KAFKA_STORAGE_ERROR
         assert asked == []
         assert bench.table.damaged() == []
         assert bench.failures == []
@@ -123,7 +123,7 @@ async def test_a_copy_that_is_not_in_use_any_more_says_why() -> None:
         bench.store(record())
         partition = bench.partition()
         partition.close(ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        assert bench.table.read_failed(partition, DAMAGE) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert bench.table.damage.read_failed(partition, DAMAGE) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert not bench.table.damage.names
 
 
@@ -140,7 +140,7 @@ async def test_the_record_in_which_the_broker_has_resigned_replaces_its_copy_in_
             bench.produce()
         else:
             copied(before, 0, epoch=4)
-        bench.table.read_failed(before, DAMAGE)
+        bench.table.damage.read_failed(before, DAMAGE)
         bench.roles_changed.clear()
         bench.store(record(leader=SECOND, epoch=5, in_sync=(SECOND, THIRD)))
         after = bench.partition()
@@ -162,7 +162,7 @@ async def test_a_publish_that_waits_hears_that_another_copy_leads() -> None:
         bench.store(record())
         waiting = bench.produce()
         assert not waiting.is_there
-        bench.table.read_failed(bench.partition(), DAMAGE)
+        bench.table.damage.read_failed(bench.partition(), DAMAGE)
         bench.store(record(leader=SECOND, epoch=1, in_sync=(SECOND, THIRD)))
         await bench.settle()
         assert waiting.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -184,7 +184,7 @@ async def test_a_copy_that_may_still_count_stays(
         bench.store(record(leader=SECOND, epoch=4))
         before = bench.partition()
         copied(before, 0, epoch=4)
-        bench.table.read_failed(before, DAMAGE)
+        bench.table.damage.read_failed(before, DAMAGE)
         bench.store(record(leader=leader, epoch=epoch, in_sync=in_sync, eligible=eligible))
         assert bench.partition() is before
         assert bench.table.damaged() == [before]
@@ -194,7 +194,7 @@ async def test_after_a_time_without_a_leader_the_next_epoch_replaces_it() -> Non
     async with replica_table() as bench:
         bench.store(record(leader=SECOND, epoch=4))
         before = bench.partition()
-        bench.table.read_failed(before, DAMAGE)
+        bench.table.damage.read_failed(before, DAMAGE)
         bench.store(record(leader=None, epoch=5, in_sync=(SECOND, THIRD)))
         assert bench.partition() is before
         bench.store(record(leader=THIRD, epoch=6, in_sync=(SECOND, THIRD)))
@@ -212,7 +212,7 @@ async def test_a_sound_copy_out_of_all_sets_stays() -> None:
 async def test_damage_is_forgotten_with_the_copy() -> None:
     async with replica_table() as bench:
         bench.store(record())
-        bench.table.read_failed(bench.partition(), DAMAGE)
+        bench.table.damage.read_failed(bench.partition(), DAMAGE)
         bench.store(record(leader=SECOND, epoch=1, in_sync=(SECOND, THIRD), replicas=(SECOND, THIRD)))
         assert not bench.table.damage.names
 

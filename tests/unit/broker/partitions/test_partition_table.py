@@ -12,7 +12,7 @@ from martlet.base.ids import BrokerId, Incarnation, Member, TopicPartition
 from martlet.broker.handlers.list_offsets import EARLIEST, LATEST, look_up
 from martlet.broker.handlers.produce import LONG_CHECK_BYTES, takes_long
 from martlet.broker.partitions.partition import Partition
-from martlet.broker.partitions.replica_gauges import watch_replicas
+from martlet.broker.partitions.replica_gauges import count_offline, watch_replicas
 from martlet.broker.partitions.watermarks import READ_UNCOMMITTED
 from martlet.log.file_names import CLEAN_SHUTDOWN, PARTITION_METADATA
 from martlet.log.replicated_batches import check_replicated
@@ -236,7 +236,7 @@ async def test_a_log_that_cannot_be_used_waits_for_another_leader_while_nobody_l
     bench = await damaged(record(leader=None))
     async with replica_table(bench.disk, bench.metadata) as later:
         assert later.table.hosted("orders", 0) is None
-        assert later.table.count_offline() == 1
+        assert count_offline(later.table, later.logs) == 1
         later.store(record(leader=SECOND, epoch=1))
         assert later.partition().follower is not None
         assert later.roles_changed == [later.partition()]
@@ -408,7 +408,7 @@ async def test_a_topic_that_wants_flushes_from_now_on_flushes_what_is_there() ->
 
 async def test_operators_see_what_is_led_followed_lagging_and_offline() -> None:
     async with replica_table() as bench:
-        watch_replicas(bench.table, bench.metrics)
+        watch_replicas(bench.table, bench.logs, bench.metrics)
 
         def seen() -> dict[str, float]:
             return {gauge.name.removeprefix("martlet_"): gauge.read() for gauge in bench.metrics.gauges}
