@@ -9,7 +9,7 @@ Invariants:
 SNAP-1 Every record that is live when a snapshot begins, and no later record takes the place of, is in it.
 SNAP-2 The log starts at a snapshot only when the whole of it is committed.
 
-Proved by: tests/unit/coordinator/test_snapshots.py, tests/unit/broker/test_shard_snapshots.py,
+Proved by: tests/unit/coordinator/test_snapshots.py, tests/unit/broker/coordinators/test_shard_snapshots.py,
 tests/properties/test_groups_machine.py, tests/sim/test_mutations.py
 """
 
