@@ -22,6 +22,7 @@ from typing import Generic, NamedTuple, TypeVar
 from martlet.base.ids import BrokerId, Incarnation, TopicId
 from martlet.base.invariant import invariant
 from martlet.cluster.keys import (
+    ACCESS_PREFIX,
     BROKER_CONFIG_PREFIX,
     BROKER_PREFIX,
     CLUSTER_KEY,
@@ -30,14 +31,21 @@ from martlet.cluster.keys import (
     GROUP_CONFIG_PREFIX,
     LIVE_PREFIX,
     PARTITION_PREFIX,
+    QUOTA_PREFIX,
     TOPIC_PREFIX,
+    USER_PREFIX,
+    QuotaEntity,
+    read_access_key,
     read_broker_config_key,
     read_broker_key,
     read_drain_key,
     read_group_config_key,
     read_live_key,
+    read_quota_key,
+    read_user_key,
 )
 from martlet.cluster.records import (
+    AccessRecord,
     BrokerRecord,
     ClusterRecord,
     ConfigRecord,
@@ -45,8 +53,10 @@ from martlet.cluster.records import (
     GroupConfigRecord,
     LiveRecord,
     PartitionRecord,
+    QuotaRecord,
     RoleRecord,
     TopicRecord,
+    UserRecord,
     decode_record,
 )
 from martlet.cluster.store import Change, Event, Listing
@@ -85,6 +95,13 @@ class LiveChange(NamedTuple):
     after: LiveRecord | None
 
 
+class AccessChange(NamedTuple):
+    """The rules of a resource pattern that came, went, or are others now."""
+
+    before: AccessRecord | None
+    after: AccessRecord | None
+
+
 @dataclass(frozen=True, slots=True)
 class ImageDelta:
     """What one step of the image has changed; deletions come first in each list."""
@@ -102,6 +119,10 @@ class ImageDelta:
     """Brokers that are to be drained from now on, or no longer."""
     group_configs: tuple[str, ...] = ()
     """Groups whose settings changed; they look at them with every heartbeat by themselves."""
+    access: tuple[AccessChange, ...] = ()
+    users: tuple[str, ...] = ()
+    """Users who came or went, or whose credentials changed."""
+    quotas: tuple[QuotaEntity, ...] = ()
 
     @property
     def has_changes(self) -> bool:
@@ -115,6 +136,9 @@ class ImageDelta:
             or self.controller
             or self.drains
             or self.group_configs
+            or self.access
+            or self.users
+            or self.quotas
         )
 
     @property
@@ -168,12 +192,18 @@ class MetadataImage:
         self._drains = _Table(DrainRecord, read_drain_key)
         self._broker_configs = _Table(ConfigRecord, read_broker_config_key)
         self._group_configs = _Table(GroupConfigRecord, read_group_config_key)
+        self._access = _Table(AccessRecord, read_access_key)
+        self._users = _Table(UserRecord, read_user_key)
+        self._quotas = _Table(QuotaRecord, read_quota_key)
         self._take_by_prefix: Mapping[str, Callable[[Event], None]] = {
             BROKER_PREFIX: self._brokers.take,
             LIVE_PREFIX: self._live.take,
             DRAIN_PREFIX: self._drains.take,
             BROKER_CONFIG_PREFIX: self._broker_configs.take,
             GROUP_CONFIG_PREFIX: self._group_configs.take,
+            ACCESS_PREFIX: self._access.take,
+            USER_PREFIX: self._users.take,
+            QUOTA_PREFIX: self._quotas.take,
         }
         self._assembly = TopicAssembly()
         self._by_name: dict[str, AssembledTopic] = {}
@@ -238,6 +268,18 @@ class MetadataImage:
     def groups_with_configs(self) -> list[str]:
         """The ids of the groups that set something themselves."""
         return sorted(self._group_configs.records)
+
+    def access_records(self) -> Mapping[tuple[str, str, str], AccessRecord]:
+        """The access rules by resource pattern."""
+        return self._access.records
+
+    def users(self) -> Mapping[str, UserRecord]:
+        """The users who prove their identity by a password, by name."""
+        return self._users.records
+
+    def quotas(self) -> Mapping[QuotaEntity, QuotaRecord]:
+        """The quotas by entity."""
+        return self._quotas.records
 
     def topic(self, name: str) -> TopicRecord | None:
         found = self._by_name.get(name)
@@ -307,6 +349,9 @@ class MetadataImage:
             controller=controller != self.controller,
             drains=tuple(sorted(broker for broker, _, _ in self._drains.end_step())),
             group_configs=tuple(group for group, _, _ in self._group_configs.end_step()),
+            access=tuple(AccessChange(before, after) for _, before, after in self._access.end_step()),
+            users=tuple(user for user, _, _ in self._users.end_step()),
+            quotas=tuple(entity for entity, _, _ in self._quotas.end_step()),
         )
 
     def _take(self, event: Event) -> None:

@@ -10,6 +10,9 @@
     unfinished/<topic id>             UnfinishedRecord: a topic too large for one commit is being made
     config/broker/<id>                ConfigRecord of one broker; `config/broker/default` is the cluster's
     config/group/<quoted id>          GroupConfigRecord of one group; absent while it sets nothing
+    access/<kind>/<match>/<name>      AccessRecord: the access rules of one resource, or of all whose names begin alike
+    user/<quoted name>                UserRecord of one user who proves an identity by a password
+    quota/<user>/<client id>/<host>   QuotaRecord of one entity; a part is `@none`, `@default` or quoted
     counter/<name>                    a decimal number: the next one to give away
 
 Invariant: (CLS-7) a topic that is visible has all its partitions: they are written before or with the topic record
@@ -17,7 +20,7 @@ and deleted with it.
 """
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from martlet.base.ids import BrokerId, TopicId, format_topic_id, parse_topic_id
@@ -36,6 +39,12 @@ PARTITION_PREFIX: Final = "partition/"
 UNFINISHED_PREFIX: Final = "unfinished/"
 BROKER_CONFIG_PREFIX: Final = "config/broker/"
 GROUP_CONFIG_PREFIX: Final = "config/group/"
+ACCESS_PREFIX: Final = "access/"
+USER_PREFIX: Final = "user/"
+QUOTA_PREFIX: Final = "quota/"
+
+_NO_PART: Final = "@none"
+_DEFAULT_PART: Final = "@default"
 
 _parse_again = lru_cache(maxsize=4096)(parse_topic_id)
 """A topic's partitions come in rows of a hundred, all with the same id."""
@@ -85,6 +94,33 @@ def group_config_key(group: str) -> str:
     return GROUP_CONFIG_PREFIX + quote(group, safe="")
 
 
+def access_key(kind: str, match: str, name: str) -> str:
+    """The rules of one resource pattern."""
+    return f"{ACCESS_PREFIX}{kind}/{match}/{quote(name, safe='')}"
+
+
+def user_key(name: str) -> str:
+    return USER_PREFIX + quote(name, safe="")
+
+
+class QuotaEntity(NamedTuple):
+    """Whose quotas: None for a part that does not matter, "" for its default."""
+
+    user: str | None = None
+    client_id: str | None = None
+    host: str | None = None
+
+
+def quota_key(entity: QuotaEntity) -> str:
+    return QUOTA_PREFIX + "/".join(_quota_part(part) for part in entity)
+
+
+def _quota_part(part: str | None) -> str:
+    if part is None:
+        return _NO_PART
+    return quote(part, safe="") if part else _DEFAULT_PART
+
+
 def read_partition_topic(key: str) -> TopicId:
     return _parse_again(key.split("/")[1])
 
@@ -116,3 +152,20 @@ def read_broker_config_key(key: str) -> BrokerId | None:
 
 def read_group_config_key(key: str) -> str:
     return unquote(key.removeprefix(GROUP_CONFIG_PREFIX))
+
+
+def read_access_key(key: str) -> tuple[str, str, str]:
+    """Kind, match and name of a resource pattern."""
+    kind, match, name = key.removeprefix(ACCESS_PREFIX).split("/")
+    return kind, match, unquote(name)
+
+
+def read_user_key(key: str) -> str:
+    return unquote(key.removeprefix(USER_PREFIX))
+
+
+def read_quota_key(key: str) -> QuotaEntity:
+    """The entity whose quotas lie there."""
+    parts = key.removeprefix(QUOTA_PREFIX).split("/")
+    special = {_NO_PART: None, _DEFAULT_PART: ""}
+    return QuotaEntity(*(special[part] if part in special else unquote(part) for part in parts))

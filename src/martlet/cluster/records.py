@@ -22,6 +22,8 @@ from martlet.base.addresses import Address
 from martlet.base.errors import StorageFailure
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId, format_topic_id, parse_topic_id
 from martlet.cluster.keys import (
+    QuotaEntity,
+    read_access_key,
     read_broker_config_key,
     read_broker_key,
     read_drain_key,
@@ -29,7 +31,9 @@ from martlet.cluster.keys import (
     read_live_key,
     read_partition_index,
     read_partition_topic,
+    read_quota_key,
     read_unfinished_key,
+    read_user_key,
 )
 from martlet.cluster.store import Entry
 
@@ -234,6 +238,54 @@ class GroupConfigRecord:
     mod_revision: int = field(default=0, compare=False)
 
 
+class AccessRule(NamedTuple):
+    """Who may, or must not, do what from where, as words: what they mean is not known here."""
+
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRecord:
+    """The access rules of one resource pattern: kind, match and name."""
+
+    pattern: tuple[str, str, str]
+    rules: tuple[AccessRule, ...] = ()
+    mod_revision: int = field(default=0, compare=False)
+
+
+class StoredCredential(NamedTuple):
+    """What proves that a user knows a password; bytes in base64."""
+
+    salt: str
+    iterations: int
+    stored_key: str
+    server_key: str
+
+    def __repr__(self) -> str:
+        return f"StoredCredential(iterations={self.iterations})"
+
+
+@dataclass(frozen=True, slots=True)
+class UserRecord:
+    """One user, with a credential for each mechanism by its name."""
+
+    name: str
+    credentials: Mapping[str, StoredCredential] = field(default_factory=dict)
+    mod_revision: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRecord:
+    """What one entity may use, by the names of the quotas."""
+
+    entity: QuotaEntity
+    limits: Mapping[str, float] = field(default_factory=dict)
+    mod_revision: int = field(default=0, compare=False)
+
+
 # --- the JSON form
 
 
@@ -337,6 +389,14 @@ def _log_ends(values: Sequence[Sequence[int]]) -> tuple[LogEnd, ...]:
     )
 
 
+def _access_rules(values: Sequence[Sequence[str]]) -> tuple[AccessRule, ...]:
+    return tuple([AccessRule(*value) for value in values])
+
+
+def _credentials(values: Mapping[str, Sequence[Any]]) -> dict[str, StoredCredential]:
+    return {mechanism: StoredCredential(*value) for mechanism, value in values.items()}
+
+
 _FORMS: Final[Mapping[type, _Form[Any]]] = {
     form.kind: form
     for form in (
@@ -377,5 +437,8 @@ _FORMS: Final[Mapping[type, _Form[Any]]] = {
         _Form(UnfinishedRecord, {"topic_id": read_unfinished_key}, read={"maker": _member}),
         _Form(ConfigRecord, {"broker": read_broker_config_key}, write={"configs": dict}),
         _Form(GroupConfigRecord, {"group": read_group_config_key}, write={"configs": dict}),
+        _Form(AccessRecord, {"pattern": read_access_key}, read={"rules": _access_rules}),
+        _Form(UserRecord, {"name": read_user_key}, read={"credentials": _credentials}, write={"credentials": dict}),
+        _Form(QuotaRecord, {"entity": read_quota_key}, write={"limits": dict}),
     )
 }

@@ -7,17 +7,23 @@ import pytest
 from martlet.base.errors import StorageFailure
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicId
 from martlet.cluster.keys import (
+    QuotaEntity,
+    access_key,
     broker_config_key,
     broker_key,
     drain_key,
     live_key,
     partition_key,
+    quota_key,
     read_partition_index,
     read_partition_topic,
     topic_key,
     unfinished_key,
+    user_key,
 )
 from martlet.cluster.records import (
+    AccessRecord,
+    AccessRule,
     BrokerRecord,
     ClusterRecord,
     ConfigRecord,
@@ -27,9 +33,12 @@ from martlet.cluster.records import (
     LiveRecord,
     LogEnd,
     PartitionRecord,
+    QuotaRecord,
     RoleRecord,
+    StoredCredential,
     TopicRecord,
     UnfinishedRecord,
+    UserRecord,
     decode_counter,
     decode_record,
     encode_counter,
@@ -133,10 +142,35 @@ def test_every_record_is_read_as_it_was_written() -> None:
         (UnfinishedRecord(_ID, "orders", _LEADER), b'{"name":"orders","maker":[1,7]}'),
         (ConfigRecord(None, {"log.retention.ms": "5"}), b'{"configs":{"log.retention.ms":"5"}}'),
         (GroupConfigRecord("g", {"a": "5"}), b'{"configs":{"a":"5"}}'),
+        (
+            AccessRecord(("topic", "literal", "pay"), (AccessRule("User:alice", "*", "read", "allow"),)),
+            b'{"rules":[["User:alice","*","read","allow"]]}',
+        ),
+        (
+            UserRecord("alice", {"SCRAM-SHA-256": StoredCredential("c2FsdA==", 8192, "a2V5", "a2V5")}),
+            b'{"credentials":{"SCRAM-SHA-256":["c2FsdA==",8192,"a2V5","a2V5"]}}',
+        ),
+        (QuotaRecord(QuotaEntity("alice"), {"producer_byte_rate": 5.0}), b'{"limits":{"producer_byte_rate":5.0}}'),
     ],
 )
 def test_the_bytes_of_each_record_are_those_that_earlier_versions_wrote(record: object, value: bytes) -> None:
     assert encode_record(record) == value
+
+
+@pytest.mark.parametrize("name", ["alice", "a/b", "@none", "@default", "Ü ç", "%2F", "-"])
+def test_names_of_users_resources_and_clients_survive_their_keys(name: str) -> None:
+    user = UserRecord(name, {"SCRAM-SHA-512": StoredCredential("c2FsdA==", 4096, "a2V5", "a2V5")})
+    assert decode_record(UserRecord, _entry(user_key(name), encode_record(user))) == user
+    access = AccessRecord(("group", "prefixed", name), (AccessRule("User:*", "10.0.0.1", "read", "deny"),))
+    assert decode_record(AccessRecord, _entry(access_key(*access.pattern), encode_record(access))) == access
+    for entity in (QuotaEntity(name), QuotaEntity("", name), QuotaEntity(None, ""), QuotaEntity(host=name)):
+        quota = QuotaRecord(entity, {"request_percentage": 50.0})
+        assert decode_record(QuotaRecord, _entry(quota_key(entity), encode_record(quota))) == quota
+
+
+def test_the_text_of_a_user_does_not_show_keys() -> None:
+    user = UserRecord("alice", {"SCRAM-SHA-512": StoredCredential("canary", 4096, "canary", "canary")})
+    assert "canary" not in f"{user!r} {user}"
 
 
 def test_a_record_knows_the_revision_it_was_read_at() -> None:
