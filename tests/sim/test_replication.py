@@ -309,7 +309,9 @@ def test_a_follower_cut_off_from_its_leader_catches_up_when_the_network_heals() 
 def test_replicas_become_equal_whatever_happens_to_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed % 2:
         # As if there were many partitions: those that are written to are copied over a connection of their own.
-        monkeypatch.setattr("martlet.broker.app.ReplicaFetchOptions", partial(ReplicaFetchOptions, busy_lane_from=1))
+        monkeypatch.setattr(
+            "martlet.broker.app.ReplicaFetchOptions", partial(ReplicaFetchOptions, busy_connection_from=1)
+        )
     with brokers(3, seed=seed) as cluster:
         world, draw = cluster.world, cluster.world.workload
         cluster.create(partitions=2, replicas=3, min_insync_replicas="1", segment_bytes="2000")

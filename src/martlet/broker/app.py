@@ -1,10 +1,10 @@
 """The wiring: every part of a broker is made, started and stopped here and nowhere else.
 
 Start: take the addresses, open the metadata store, make sure that this process may be its broker, open the logs,
-register, take a lease, elect this process where nobody else can lead, then serve. Stop: hand leaderships over, then the
+register, take a lease, elect this process where no other can lead, then serve. Stop: hand leaderships over, then the
 same backwards: refuse new work, answer what was asked, flush, write the clean marker, give the lease back.
 
-Invariant: (A1) no client is served before every partition this broker leads carries a leader epoch that no earlier
+Invariant: APP-1 no client is served before every partition this broker leads carries a leader epoch that no earlier
 process had.
 """
 
@@ -186,7 +186,7 @@ class BrokerApp:
         topic_settings = TopicSettings(settings, image, static)
         changes = MetadataChanges(store, feed)
         space = DiskSpace(partial(self._disk.free_bytes, log_path), settings.disk_reserve_bytes, self._clock)
-        space.look()
+        space.measure()
         membership = await self._make_membership(commits, feed, changes, space)
         logs = LogDirectory(self._disk, log_path, LogOptions())
         logs.open(self._clock.now_ms(), topic_settings.options_for, partial(latest_epoch, image))
@@ -321,7 +321,7 @@ class BrokerApp:
         partitions.open_existing()
         # At once: no step of the image may fall between.
         feed.add_listener(partial(self._follow_metadata, partitions, feed.image))
-        # What survived a crash in the page cache is made durable before anybody can read it.
+        # What survived a crash in the page cache is made durable before any client can read it.
         await partitions.flusher.flush_all(partitions.open_partitions())
 
     def _follow_metadata(self, partitions: PartitionTable, image: MetadataImage, delta: ImageDelta) -> None:
@@ -338,7 +338,7 @@ class BrokerApp:
         partitions: PartitionTable,
         topic_settings: TopicSettings,
     ) -> None:
-        """What a broker does for the cluster: copies, keeps in-sync sets, and is the controller if nobody else is."""
+        """What a broker does for the cluster: copies, keeps in-sync sets, is the controller if no other is."""
         settings, keeper, layers = self.settings, self._keeper(), topic_settings.layers
         in_sync = InSyncKeeper(
             partitions, commits, keeper, self._clock, layers, settings.replica_lag_time_max_ms, self.fail
@@ -389,7 +389,7 @@ class BrokerApp:
         try:
             logs.close(clean=self._failure is None)
         except DiskFull as error:
-            logger.warning("no space for a clean stop (%s); the next start looks at the logs, as after a crash", error)
+            logger.warning("no space for a clean stop (%s); the next start checks the logs, as after a crash", error)
 
     def _start_groups(
         self, feed: MetadataFeed, admin: TopicAdmin, partitions: PartitionTable, topic_settings: TopicSettings
@@ -468,7 +468,7 @@ class BrokerApp:
             self._failed.set()
 
     def _callback_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A timer or callback of ours raised: nobody else would notice."""
+        """A timer or callback of ours raised: nothing else would notice."""
         self._metrics.count_errors(NO_API, (ErrorCode.UNKNOWN_SERVER_ERROR,))
         error = context.get("exception")
         logger.error("%s", context.get("message"), exc_info=error)
@@ -476,7 +476,7 @@ class BrokerApp:
             self.fail(error)
 
     async def wait_failed(self) -> BaseException:
-        """Return the reason once the broker has failed; for whoever runs the process."""
+        """Return the reason once the broker has failed; for the program that runs the broker."""
         await self._failed.wait()
         invariant(self._failure is not None, "a failed broker has a reason")
         return cast(BaseException, self._failure)

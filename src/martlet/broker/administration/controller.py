@@ -1,14 +1,14 @@
-"""The controller's task: takes the role when nobody has it, and then carries out what the cluster needs.
+"""The controller's task: takes the role when no broker has it, and then carries out what the cluster needs.
 
 Rules: what is to be done is decided by `martlet.cluster.controller_round`; every commit compares all it rests on, so
 two controllers, or one with an old image, do no harm. Elections by which acknowledged messages may be lost are never
 silent, and neither are partitions that wait for an operator to allow one.
 
-How it works: every process runs this task. It looks after each step of the image that may matter, and when a time has
-come. Whoever finds the role free tries to take it, under its lease; whoever has it does rounds until there is nothing
-more to do. A process that has followed the store all along knows who was there, so a role that changes hands costs no
-waiting; only after a silence of the store, in which leases of others may have run out without their fault, is
-nobody fenced for the time of a lease (`FencingGuard`).
+How it works: every process runs this task. It checks after each step of the image that may matter, and when a time has
+come. A process that finds the role free tries to take it, under its lease; the one that has it does rounds until there
+is nothing more to do. A process that has followed the store all along knows who was there, so a role that changes hands
+costs no waiting; only after a silence of the store, in which leases of others may have run out without their fault, is
+no broker fenced for the time of a lease (`FencingGuard`).
 
 Proved by: tests/unit/broker/administration/test_controller.py, tests/properties/test_controller.py
 """
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY_MS: Final = 500
 _LOOK_MS_MAX: Final = 10_000
-"""Even when nothing seems to ask for it: a look costs little."""
+"""Even when nothing seems to call for it: a check costs little."""
 
 _NAMED_MAX: Final = 5
 
@@ -53,7 +53,7 @@ class ControllerOptions:
     """The settings in force for all topics, as they are now."""
     imbalance_percent: int = 10
     balance_interval_ms: int = 300_000
-    """Time between looks for leaders that have strayed; 0: never."""
+    """Time between checks for leaders that have strayed; 0: never."""
 
 
 class Controller:
@@ -104,7 +104,7 @@ class Controller:
             await asyncio.wait([self._task])
 
     def follow(self, delta: ImageDelta) -> None:
-        """A step of the image: look again if it can have given somebody something to do."""
+        """A step of the image: check again if it can have given the controller something to do."""
         if delta.controller or asks_for_round(delta):
             self._wake.set()
 
@@ -129,7 +129,7 @@ class Controller:
                 wait_ms = await self._read_back()
 
     async def _look(self) -> int:
-        """Do what there is to do; returns after how many milliseconds to look again by itself."""
+        """Do what there is to do; returns after how many milliseconds to check again by itself."""
         lease = self._keeper.lease
         if lease is None or not self._keeper.may_act():
             return _RETRY_MS
@@ -177,7 +177,7 @@ class Controller:
                 self._report(plan)
             else:
                 lost += 1
-        # Whoever keeps losing comparisons does less at once.
+        # A controller that keeps losing comparisons does less at once.
         self._portion = max(1, self._portion // 2) if lost else PORTION
         return len(plans)
 
@@ -190,10 +190,10 @@ class Controller:
             logger.info("%d partition(s) got another leader: %s", len(elected), _some(map(_described, elected)))
         if without:
             names = _some(str(decision.partition) for decision in without)
-            logger.error("%d partition(s) have no leader: nobody complete is alive: %s", len(without), names)
+            logger.error("%d partition(s) have no leader: no complete replica is alive: %s", len(without), names)
         for decision in plan.unclean:
             logger.critical(
-                "%s is led by broker %s from now on, which may lack acknowledged messages: nobody complete was there",
+                "%s is led by broker %s from now on, which may lack acknowledged messages: no replica was complete",
                 decision.partition,
                 decision.after.leader,
             )
@@ -206,7 +206,7 @@ class Controller:
         }
         if found := sorted(stuck - self._stuck):
             logger.critical(
-                "%d partition(s) get no leader by themselves, because whoever held everything has lost its disk since, "
+                "%d partition(s) get no leader by themselves, because the one that held all has lost its disk since, "
                 "or power: %s. To go on with what is left, accepting loss: martlet partition elect --unclean "
                 "TOPIC:PARTITION",
                 len(found),

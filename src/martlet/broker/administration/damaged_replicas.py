@@ -4,7 +4,7 @@ Rules: what may be stored is decided by `plan_resignation`; here is only the way
 replaced by the partition table, when the image says that nothing counts on it any more, whatever brought that about.
 
 How it works: the table knows which copies are damaged, from a first fault until it has another copy in that place, or
-none. Each is tried once a second: somebody complete may come back, and an answer that was lost shows in the image.
+none. Each is tried once a second: a complete replica may come back, and an answer that was lost shows in the image.
 
 Proved by: tests/unit/broker/administration/test_damaged_copies.py
 """

@@ -1,4 +1,4 @@
-"""Says how far the logs of this broker go where nobody complete is left to lead, for whoever has to choose a leader.
+"""Reports how far the logs of this broker go where no complete replica is left, for the operator who has to choose one.
 
 Rules: what is to be said and how is decided by `martlet.cluster.log_ends`; here is the reading of the logs and the
 commit. A commit that lost its comparison, or its answer, is decided again from what the image shows then.
@@ -51,7 +51,7 @@ class LogEndReports:
             await asyncio.wait([self._task])
 
     def follow(self, delta: ImageDelta) -> None:
-        """A step of the image: look again if a partition may have lost its last candidate."""
+        """A step of the image: check again if a partition may have lost its last candidate."""
         lost = any(change.after is not None and change.after.leader is None for change in delta.partitions)
         if lost or delta.live or delta.brokers:
             self._wake.set()
@@ -74,7 +74,7 @@ class LogEndReports:
         if self._registration() is None:
             return False
         asked = [name for name, _ in unreported(image, read_states(image), self._me)]
-        # Everybody begins elsewhere: whoever speaks of the same partitions at the same time has to speak again.
+        # Each broker begins elsewhere: two that report the same partitions at the same time must repeat it.
         first = self._me.broker * REPORTS_MAX % max(1, len(asked))
         names = asked[first:] + asked[:first]
         for position in range(0, len(names), REPORTS_MAX):

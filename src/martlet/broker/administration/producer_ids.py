@@ -1,4 +1,4 @@
-"""Hands out producer ids that nobody else ever gets, from blocks reserved in the metadata store.
+"""Hands out producer ids, each of them once, from blocks reserved in the metadata store.
 
 Invariant: an id is given once in the life of the cluster; ids of a block that a stopped broker had not given
 yet are simply lost.

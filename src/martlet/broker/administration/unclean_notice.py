@@ -1,8 +1,8 @@
 """Says that acknowledged messages may be lost, before the commit that may lose them.
 
-An election of somebody incomplete is never silent, whatever becomes of it: the answer to its commit may get lost, or
-the process may end before the answer comes. So it is logged and counted first; whoever carries it out says afterwards
-that it has happened. An attempt that lost its comparison counts as well, and so does the next one.
+An election of an incomplete replica is never silent, whatever becomes of it: the answer to its commit may get lost, or
+the process may end before the answer comes. So it is logged and counted first; the broker that carries it out says
+afterwards that it has happened. An attempt that lost its comparison counts as well, and so does the next one.
 
 Proved by: tests/unit/broker/administration/test_controller.py, tests/unit/broker/administration/test_partition_admin.py
 """

@@ -3,7 +3,7 @@
 Rules: bytes that are damaged, do not follow, or carry an epoch that the leader cannot have sent are refused as a whole;
 nothing of them reaches the log. Trouble is raised as ApiError and concerns this partition alone.
 
-Invariant: (I3) the log is touched only in the role in which it was asked for: an answer to an earlier epoch, or to
+Invariant: FOL-3 the log is touched only in the role in which it was requested: an answer to an earlier epoch, or to
 another end of the log, changes nothing.
 
 Proved by: tests/unit/broker/following/test_apply.py
@@ -13,7 +13,7 @@ import logging
 
 from martlet.base.errors import ApiError, ErrorCode, error_code
 from martlet.broker.following.partition import Followed
-from martlet.broker.following.request import Asked
+from martlet.broker.following.request import RequestedPartition
 from martlet.log.replicated_batches import check_replicated
 from martlet.replication.follower import Append, EpochEnd, FetchAnswer, StartAt, TruncateTo
 from martlet.wire.fetch import FetchPartitionResult
@@ -21,25 +21,25 @@ from martlet.wire.fetch import FetchPartitionResult
 logger = logging.getLogger(__name__)
 
 
-def is_no_news(asked: Asked, result: FetchPartitionResult) -> bool:
+def is_no_news(requested: RequestedPartition, result: FetchPartitionResult) -> bool:
     """Whether the answer says what is known already; with a thousand idle partitions nearly all of them do."""
     return (
         not result.error_code
         and not result.records
         and result.diverging_epoch is None
-        and result.high_watermark == asked.followed.partition.high_watermark
-        and result.log_start_offset <= asked.position.log_start_offset
+        and result.high_watermark == requested.followed.partition.high_watermark
+        and result.log_start_offset <= requested.position.log_start_offset
     )
 
 
-def take_result(asked: Asked, result: FetchPartitionResult, now_ms: int) -> int:
+def take_result(requested: RequestedPartition, result: FetchPartitionResult, now_ms: int) -> int:
     """Do what the answer says; returns the bytes appended, raises ApiError when the partition should pause."""
-    followed = asked.followed
+    followed = requested.followed
     partition = followed.partition
     follower = partition.follower
     if follower is None or partition.offline:
         return 0
-    step = follower.step_for(_answer_of(result), asked.position, followed.log)
+    step = follower.step_for(_answer_of(result), requested.position, followed.log)
     if isinstance(step, Append):
         return _append(followed, result, now_ms)
     if isinstance(step, TruncateTo):

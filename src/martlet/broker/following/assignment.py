@@ -24,7 +24,7 @@ from martlet.observe.metrics import OTHER_TOPICS, BrokerMetrics
 
 
 class FollowingTable(Protocol):
-    """What is asked of the partition table."""
+    """The partition table, as far as fetchers use it."""
 
     def following(self) -> Iterable[FollowingPartition]: ...
 
@@ -79,7 +79,7 @@ class ReplicaFetching:
                 after.follow(partition)
 
     def follow_brokers(self, delta: ImageDelta) -> None:
-        """Hang up on leaders that have registered anew."""
+        """Hang up on leaders that have registered again."""
         for change in delta.brokers:
             record = change.after or change.before
             fetcher = self._fetchers.get(record.id) if record is not None else None

@@ -1,12 +1,12 @@
-"""One connection to a leader and the rounds on it: ask, wait for the answer, have it carried out, ask again.
+"""One connection to a leader and the rounds on it: a fetch request, its answer, the next request.
 
-How it works: what to ask for and what to do with answers is the owner's business; a lane keeps one request under way
-and minds the connection. `end_call_soon` ends a request that is only waiting, by hanging up, when there is something
-to ask for that cannot wait for its end.
+How it works: what to fetch and what to do with answers is the fetcher's business; this keeps one request under way.
+`end_call_soon` ends a request that is only waiting, by hanging up, when there is something to fetch that cannot wait
+for its end.
 
-Rules: trouble with the connection pauses the lane, for a second at most, and less with news from the metadata. A
-connection is to one process: when the leader registers anew, it is dropped. This is one of the named supervisors that
-may catch everything: an error that nobody expected goes to the loop's exception handler, and the rounds go on.
+Rules: trouble with the connection pauses the rounds, for a second at most, and less with news from the metadata. A
+connection is to one process: when the leader registers again, it is dropped. This is one of the named supervisors that
+may catch everything: an unexpected error goes to the loop's exception handler, and the rounds go on.
 
 Proved by: tests/unit/broker/following/test_fetcher.py, tests/unit/broker/following/test_assignment.py
 """
@@ -23,7 +23,7 @@ from martlet.base.errors import ERROR_TABLE, ApiError, ErrorCode, ProtocolViolat
 from martlet.base.ids import BrokerId, Incarnation
 from martlet.base.randomness import Randomness
 from martlet.broker.following.partition import Followed, backoff_seconds
-from martlet.broker.following.request import OLDEST_VERSION, Ask, ReplicaIdentity
+from martlet.broker.following.request import OLDEST_VERSION, ReplicaIdentity, ReplicaRequest
 from martlet.broker.following.throttle import ReplicaThrottle
 from martlet.broker.ground.peer_connection import Connect, connect_to_broker
 from martlet.client.apis import FETCH
@@ -50,8 +50,8 @@ class ReplicaFetchOptions:
     wait_ms: int = 500
     bytes_max: int = 10_485_760
     throttle_bytes: int = 0
-    busy_lane_from: int = 16
-    """So many partitions of one leader, and those that are written to get a connection of their own."""
+    busy_connection_from: int = 16
+    """From this number of partitions of one leader on, those that are written to get a connection of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +80,14 @@ class FetcherContext:
     """For those copies, not in sync, that their topic's settings name."""
 
 
-class LaneOwner(Protocol):
-    """Who decides what a lane asks for."""
+class RequestSource(Protocol):
+    """The fetcher, as its connections use it."""
 
-    def compose(self, lane: "FetchLane") -> tuple[Ask, float | None]:
+    def compose(self, connection: "FetchConnection") -> tuple[ReplicaRequest, float | None]:
         """What to ask for now, and in how many seconds there may be more to ask for."""
         ...
 
-    async def take(self, lane: "FetchLane", ask: Ask, response: FetchResponse) -> None: ...
+    async def take(self, connection: "FetchConnection", request: ReplicaRequest, response: FetchResponse) -> None: ...
 
 
 @dataclass(slots=True)
@@ -98,13 +98,15 @@ class _Call:
     """Whether its end is arranged already."""
 
 
-class FetchLane:
+class FetchConnection:
     """Its task runs from `start` to `aclose` and sleeps while there is nothing to ask for."""
 
-    def __init__(self, name: str, leader: BrokerId, owner: LaneOwner, context: FetcherContext, wait_ms: int) -> None:
+    def __init__(
+        self, name: str, leader: BrokerId, owner: RequestSource, context: FetcherContext, wait_ms: int
+    ) -> None:
         self.name = name
-        self.ask: Ask | None = None
-        """The last ask, while it still says what there is to ask for."""
+        self.request: ReplicaRequest | None = None
+        """The last request, while it still says what there is to ask for."""
         self.fresh_flushes: dict[Followed, None] = {}
         """What this round has appended and is not on the device yet, though it should be before it is asked for."""
         self._leader = leader
@@ -173,26 +175,26 @@ class FetchLane:
             while True:
                 try:
                     await self._round()
-                except Exception as error:  # noqa: BLE001 - supervisor: it is told of, and the rounds go on
+                except Exception as error:  # noqa: BLE001 - supervisor: it is reported, and the rounds go on
                     await self._broke(error)
         finally:
             self.hang_up()
 
     async def _round(self) -> None:
         self._news.clear()
-        ask, wait_seconds = self._owner.compose(self)
-        if not ask.asked:
+        request, wait_seconds = self._owner.compose(self)
+        if not request.partitions:
             await self._wait_for_news(wait_seconds)
             return
         wait_ms = self._wait_ms if wait_seconds is None else min(self._wait_ms, round(wait_seconds * 1000))
         try:
-            response = await self._exchange(ask, wait_ms)
+            response = await self._exchange(request, wait_ms)
         except (ClientError, ApiError) as error:
             await self._failed(error)
             return
         self._failures = 0
         self._hung_up = False
-        await self._owner.take(self, ask, response)
+        await self._owner.take(self, request, response)
         if self.fresh_flushes:
             await self._wait_for_flushes()
 
@@ -211,12 +213,12 @@ class FetchLane:
 
     # --- talking
 
-    async def _exchange(self, ask: Ask, wait_ms: int) -> FetchResponse:
+    async def _exchange(self, request: ReplicaRequest, wait_ms: int) -> FetchResponse:
         connection = await self._connected()
         version = connection.version_of(FETCH)
         if version < OLDEST_VERSION:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"broker {self._leader} serves no replica fetches")
-        body = ask.body(version, self._context.identity, wait_ms)
+        body = request.body(version, self._context.identity, wait_ms)
         self._call = _Call()
         try:
             answer = await connection.exchange(FETCH.key, version, body, timeout_ms=wait_ms + _ANSWER_TIMEOUT_MS)
@@ -245,7 +247,7 @@ class FetchLane:
         connection = await self._context.ports.connect(endpoint.address)
         if self._context.image.broker(self._leader) != record:
             connection.close()
-            raise ConnectionFailed(f"broker {self._leader} registered anew meanwhile")
+            raise ConnectionFailed(f"broker {self._leader} registered again meanwhile")
         self._connection, self._incarnation = connection, record.incarnation
         logger.debug("copying from broker %d at %s", self._leader, connection.address)
         return connection

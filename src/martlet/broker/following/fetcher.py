@@ -3,16 +3,16 @@
 How it works: a round asks for all partitions that can be asked for, waits for the answer and carries it out partition
 by partition. What is held back (trouble, a flush that is not over, the throttle) is left out, and the leader is
 asked to answer sooner, so that nothing waits for a long poll it is not part of. A partition that begins to be followed
-while the leader holds an idle poll is not kept waiting either: the connection is dropped and made anew.
+while the leader holds an idle poll is not kept waiting either: the connection is dropped and opened again.
 
 A round costs both brokers something for each partition in it, also for those without news. So where many are followed,
-those that are written to move to a lane of their own, with its own connection, and back when they have been quiet for
-a while. A partition stays in its lane's requests until the other lane has taken it over; two answers for it do no
+those that are written to (the busy ones) move to a connection of their own, and back when they have been quiet for a
+while. A partition stays in the requests of one connection until the other has taken it over; two answers for it do no
 harm, because the second is an answer to something that is not true any more.
 
-Rules: (F1) trouble with one partition pauses that partition, for a second at most, until its role changes. Nothing is
+Rules: FOL-1 trouble with one partition pauses that partition, for a second at most, until its role changes. Nothing is
 given up for ever: an answer such as "not leader" may come from a leader that has not heard of its election yet.
-(F2) This is one of the named supervisors that may catch everything: a fault that one partition brings up must
+FOL-2 this is one of the named supervisors that may catch everything: a fault that one partition brings up must
 not stop the others; a broken invariant goes to the loop's exception handler.
 
 Proved by: tests/unit/broker/following/test_fetcher.py, tests/unit/broker/following/test_assignment.py
@@ -27,9 +27,9 @@ from typing import Final
 from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
 from martlet.base.ids import BrokerId
 from martlet.broker.following.apply import is_no_news, take_result
-from martlet.broker.following.connection import FetcherContext, FetchLane
+from martlet.broker.following.connection import FetchConnection, FetcherContext
 from martlet.broker.following.partition import Followed, FollowingPartition
-from martlet.broker.following.request import Ask, Asked, compose_ask
+from martlet.broker.following.request import ReplicaRequest, RequestedPartition, build_request
 from martlet.broker.following.throttle import ReplicaThrottle
 from martlet.cluster.move_throttle import THROTTLED_REPLICAS, is_throttled
 from martlet.wire.fetch import FetchPartitionResult, FetchResponse
@@ -41,7 +41,7 @@ _FLUSH_WAIT_SECONDS: Final = 0.02
 _FLUSH_WAIT_SECONDS_MAX: Final = 0.2
 _SHORTEST_WAIT_SECONDS: Final = 0.005
 _BUSY_WAIT_MS: Final = 50
-"""How long the leader may hold a request of the busy lane, which must see soon who else belongs into it."""
+"""How long the leader may hold a request on the busy connection, so that another partition can join it soon."""
 _BUSY_WITHIN_SECONDS: Final = 1.0
 """A partition that gets data twice within this time is a busy one."""
 _QUIET_AFTER_SECONDS: Final = 2.0
@@ -59,22 +59,22 @@ class ReplicaFetcher:
         self._context = context
         self._followed: dict[FollowingPartition, Followed] = {}
         self._in_busy: dict[Followed, None] = {}
-        """Those in the busy lane."""
+        """Those that the busy connection fetches."""
         self._to_busy: dict[Followed, None] = {}
         """Those that it takes over with its next request."""
         wait_ms = context.options.wait_ms
-        self._quiet = FetchLane("quiet", leader, self, context, wait_ms)
-        self._busy = FetchLane("busy", leader, self, context, min(wait_ms, _BUSY_WAIT_MS))
-        self._lanes = (self._quiet, self._busy)
+        self._quiet = FetchConnection("quiet", leader, self, context, wait_ms)
+        self._busy = FetchConnection("busy", leader, self, context, min(wait_ms, _BUSY_WAIT_MS))
+        self._connections = (self._quiet, self._busy)
 
     def start(self) -> None:
-        for lane in self._lanes:
-            lane.start()
+        for connection in self._connections:
+            connection.start()
 
     async def aclose(self) -> None:
         """Ask no more; what has been taken stays."""
-        for lane in self._lanes:
-            await lane.aclose()
+        for connection in self._connections:
+            await connection.aclose()
 
     def followed(self) -> Iterator[Followed]:
         """What is copied from this leader."""
@@ -100,40 +100,44 @@ class ReplicaFetcher:
             self._leave_busy(followed)
             self._change()
             if not self._followed:
-                for lane in self._lanes:
-                    lane.hang_up()
+                for connection in self._connections:
+                    connection.hang_up()
 
     def leader_changed(self) -> None:
         """The leader's registration is another one now."""
-        for lane in self._lanes:
-            lane.leader_changed()
+        for connection in self._connections:
+            connection.leader_changed()
 
     def throttle_changed(self) -> None:
         """Others may be held back from now on, or for another time."""
         self._change()
 
     def _change(self) -> None:
-        self._forget_asks()
-        for lane in self._lanes:
-            lane.wake()
+        self._forget_requests()
+        for connection in self._connections:
+            connection.wake()
 
-    def _forget_asks(self) -> None:
-        self._quiet.ask = self._busy.ask = None
+    def _forget_requests(self) -> None:
+        self._quiet.request = self._busy.request = None
 
     # --- what to ask for
 
-    def compose(self, lane: FetchLane) -> tuple[Ask, float | None]:
+    def compose(self, connection: FetchConnection) -> tuple[ReplicaRequest, float | None]:
         """What to ask for now, and in how many seconds there may be more to ask for."""
-        if lane is self._busy:
-            return self._compose(lane, self._take_over())
-        if lane.ask is not None and not any(followed.partition.offline for followed in self._followed.values()):
-            return lane.ask, None
+        if connection is self._busy:
+            return self._compose(connection, self._take_over())
+        if connection.request is not None and not any(
+            followed.partition.offline for followed in self._followed.values()
+        ):
+            return connection.request, None
         now = asyncio.get_running_loop().time()
         for followed in [followed for followed in self._in_busy if _is_quiet(followed, now)]:
             self._leave_busy(followed)
-        return self._compose(lane, [followed for followed in self._followed.values() if not followed.is_busy])
+        return self._compose(connection, [followed for followed in self._followed.values() if not followed.is_busy])
 
-    def _compose(self, lane: FetchLane, partitions: Collection[Followed]) -> tuple[Ask, float | None]:
+    def _compose(
+        self, connection: FetchConnection, partitions: Collection[Followed]
+    ) -> tuple[ReplicaRequest, float | None]:
         now = asyncio.get_running_loop().time()
         ready: list[Followed] = []
         wait_seconds: float | None = None
@@ -150,23 +154,23 @@ class ReplicaFetcher:
                     bytes_max = min(bytes_max, max(throttle.rate, _THROTTLED_BYTES_MIN))
             else:
                 wait_seconds = held_back if wait_seconds is None else min(wait_seconds, held_back)
-        ask = compose_ask(ready, bytes_max)
+        request = build_request(ready, bytes_max)
         if wait_seconds is None and not (self._context.throttle.limits or self._context.move_throttle.limits):
-            lane.ask = ask
-        # Never shorter than time is told apart, or the rest of a rounding would make this spin.
-        return ask, None if wait_seconds is None else max(wait_seconds, _SHORTEST_WAIT_SECONDS)
+            connection.request = request
+        # Never shorter than the resolution of time, or the rest of a rounding would make this spin.
+        return request, None if wait_seconds is None else max(wait_seconds, _SHORTEST_WAIT_SECONDS)
 
-    # --- who is in which lane
+    # --- which connection fetches what
 
     def _take_over(self) -> Collection[Followed]:
-        """What the busy lane asks for now: with those that have become busy, and still with those to be given back."""
+        """What the busy connection fetches now: also those that have become busy, still those to be given back."""
         for followed in self._to_busy:
             followed.is_busy = True
             self._in_busy[followed] = None
         now = asyncio.get_running_loop().time()
         if self._to_busy or any(_is_quiet(followed, now) for followed in self._in_busy):
             self._to_busy.clear()
-            self._quiet.ask = None
+            self._quiet.request = None
         return self._in_busy
 
     def _leave_busy(self, followed: Followed) -> None:
@@ -175,12 +179,15 @@ class ReplicaFetcher:
         self._to_busy.pop(followed, None)
 
     def _note_copied(self, followed: Followed, now: float) -> None:
-        """Data has come: behind the others, so that each gets its share, and to the busy lane if that is its place."""
+        """Data has come: it goes behind the others, which then get their share, or to the busy connection."""
         self._followed[followed.partition] = self._followed.pop(followed.partition)
         was_copied_at, followed.copied_at = followed.copied_at, now
         if followed.is_busy:
             self._in_busy[followed] = self._in_busy.pop(followed, None)
-        elif len(self._followed) >= self._context.options.busy_lane_from and now - was_copied_at < _BUSY_WITHIN_SECONDS:
+        elif (
+            len(self._followed) >= self._context.options.busy_connection_from
+            and now - was_copied_at < _BUSY_WITHIN_SECONDS
+        ):
             self._to_busy[followed] = None
             self._busy.wake()
 
@@ -211,7 +218,7 @@ class ReplicaFetcher:
 
     # --- taking answers
 
-    async def take(self, lane: FetchLane, ask: Ask, response: FetchResponse) -> None:
+    async def take(self, connection: FetchConnection, request: ReplicaRequest, response: FetchResponse) -> None:
         """Carry an answer out, partition by partition; one that is not in it has no news."""
         now_ms = self._context.ports.clock.now_ms()
         answered_at = asyncio.get_running_loop().time()
@@ -219,28 +226,30 @@ class ReplicaFetcher:
         for topic in response.topics:
             topic_id = topic.topic_id or b""
             for result in topic.partitions:
-                asked = ask.asked.get((topic_id, result.partition))
-                if asked is None or is_no_news(asked, result):
+                requested = request.partitions.get((topic_id, result.partition))
+                if requested is None or is_no_news(requested, result):
                     continue
-                taken_bytes += self._take_result(lane, asked, result, now_ms)
+                taken_bytes += self._take_result(connection, requested, result, now_ms)
                 if taken_bytes >= _TURN_BYTES:
                     taken_bytes = 0
                     await asyncio.sleep(0)
-        for followed in ask.recovering:
+        for followed in request.recovering:
             # A partition without news has none of an error either.
             if followed.pauses_until <= answered_at:
                 followed.went_well()
-                self._forget_asks()
+                self._forget_requests()
 
-    def _take_result(self, lane: FetchLane, asked: Asked, result: FetchPartitionResult, now_ms: int) -> int:
-        followed = asked.followed
+    def _take_result(
+        self, connection: FetchConnection, requested: RequestedPartition, result: FetchPartitionResult, now_ms: int
+    ) -> int:
+        followed = requested.followed
         partition = followed.partition
         if self._followed.get(partition) is not followed or not followed.is_followed_from(self.leader):
             return 0
-        followed.question = None
-        self._forget_asks()
+        followed.requested = None
+        self._forget_requests()
         try:
-            size = take_result(asked, result, now_ms)
+            size = take_result(requested, result, now_ms)
         except ApiError as error:
             self._partition_failed(followed, error)
             return 0
@@ -255,16 +264,16 @@ class ReplicaFetcher:
             return 0
         followed.went_well()
         if size:
-            self._copied(lane, followed, size)
+            self._copied(connection, followed, size)
         return size
 
-    def _copied(self, lane: FetchLane, followed: Followed, size: int) -> None:
+    def _copied(self, connection: FetchConnection, followed: Followed, size: int) -> None:
         now = asyncio.get_running_loop().time()
         self._note_copied(followed, now)
         for throttle in self._throttles(followed):
             throttle.took(size, now)
         if followed.log.needs_flush and self._awaits_flush(followed, now):
-            lane.fresh_flushes[followed] = None
+            connection.fresh_flushes[followed] = None
 
     def _partition_failed(self, followed: Followed, error: ApiError) -> None:
         self._context.metrics.replica_fetch_errors += 1
@@ -284,9 +293,9 @@ class ReplicaFetcher:
 
     def _flushed(self, followed: Followed) -> None:
         followed.awaits_flush = False
-        self._forget_asks()
-        for lane in self._lanes:
-            lane.flushed(followed)
+        self._forget_requests()
+        for connection in self._connections:
+            connection.flushed(followed)
 
 
 def _is_quiet(followed: Followed, now: float) -> bool:

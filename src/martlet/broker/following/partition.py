@@ -17,7 +17,7 @@ from martlet.log.replicated_batches import ReplicatedBatches
 from martlet.replication.follower import FetchPosition, FollowerLog, FollowerReplica
 
 if TYPE_CHECKING:
-    from martlet.broker.following.request import Asked
+    from martlet.broker.following.request import RequestedPartition
 
 PAUSE_SECONDS: Final = 0.02
 """The pause after a first failure; it doubles with each one that follows."""
@@ -57,7 +57,7 @@ class WritableLog(FollowerLog, Protocol):
 
 
 class FollowingPartition(Protocol):
-    """What is asked of a partition."""
+    """A partition, as far as fetchers use it."""
 
     @property
     def name(self) -> TopicPartition: ...
@@ -85,7 +85,7 @@ class FollowingPartition(Protocol):
 
 
 def backoff_seconds(failures: int, randomness: Randomness) -> float:
-    """The pause after so many failures in a row; with chance in it, so that brokers do not act in step."""
+    """The pause after this number of failures in a row; with chance in it, so that brokers do not act in step."""
     whole = min(PAUSE_SECONDS * (1 << min(failures - 1, 16)), PAUSE_SECONDS_MAX)
     return whole * (0.5 + randomness.fraction() / 2)
 
@@ -102,7 +102,7 @@ class Followed:
         "log",
         "partition",
         "pauses_until",
-        "question",
+        "requested",
         "role",
         "trouble",
     )
@@ -120,15 +120,15 @@ class Followed:
         self.awaits_flush = False
         self.flush_awaited_since = 0.0
         self.is_busy = False
-        """Whether it is asked for in the lane of those that are written to."""
+        """Whether the busy connection fetches it."""
         self.copied_at = LONG_AGO
         """When data came last."""
-        self.question: Asked | None = None
-        """What was asked last, while nothing that goes into it has changed."""
+        self.requested: RequestedPartition | None = None
+        """What the last request said of it, while nothing that goes into that has changed."""
 
     @property
     def lag_messages(self) -> int:
-        """How many committed messages this copy lacks, as far as its leader has named them."""
+        """How many committed messages this replica lacks, as far as its leader has named them."""
         follower = self.partition.follower
         return 0 if follower is None else follower.lag(self.log)
 

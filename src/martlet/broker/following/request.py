@@ -2,7 +2,7 @@
 
 How it works: the partitions stand in the order in which the leader will fill its answer. One that has got data goes
 behind the others, so that a busy one cannot use up every answer. Neighbours of the same topic share its
-entry; a topic may be named several times. Nothing changes between two idle rounds, so an ask and its bytes are
+entry; a topic may be named several times. Nothing changes between two idle rounds, so a request and its bytes are
 used again until something did.
 """
 
@@ -28,7 +28,7 @@ class ReplicaIdentity:
     secret: str = field(repr=False)
 
 
-class Asked(NamedTuple):
+class RequestedPartition(NamedTuple):
     """A partition of a request, and what was said about it."""
 
     followed: Followed
@@ -37,10 +37,11 @@ class Asked(NamedTuple):
 
 
 @dataclass(slots=True)
-class Ask:
-    """What one request asks for; never changed once made."""
+class ReplicaRequest:
+    """One fetch request to a leader; never changed once made."""
 
-    asked: dict[tuple[bytes, int], Asked]
+    partitions: dict[tuple[bytes, int], RequestedPartition]
+    """By topic id and number."""
     topics: list[FetchTopic]
     bytes_max: int
     recovering: list[Followed]
@@ -63,30 +64,30 @@ class Ask:
         return encoded
 
 
-def compose_ask(partitions: Iterable[Followed], bytes_max: int) -> Ask:
-    """An ask for these partitions in this order."""
-    asked: dict[tuple[bytes, int], Asked] = {}
+def build_request(partitions: Iterable[Followed], bytes_max: int) -> ReplicaRequest:
+    """A request for these partitions in this order."""
+    partitions_by_id: dict[tuple[bytes, int], RequestedPartition] = {}
     topics: list[FetchTopic] = []
     named: list[FetchPartition] = []
     recovering: list[Followed] = []
     topic_id: bytes | None = None
     for followed in partitions:
-        question = followed.question or _question(followed, bytes_max)
-        if question is None:
+        requested = followed.requested or _requested_partition(followed, bytes_max)
+        if requested is None:
             continue
         partition = followed.partition
         if partition.topic_id != topic_id:
             topic_id, named = partition.topic_id, []
             topics.append(FetchTopic(None, topic_id, named))
-        asked[topic_id, question.wanted.partition] = question
-        named.append(question.wanted)
+        partitions_by_id[topic_id, requested.wanted.partition] = requested
+        named.append(requested.wanted)
         if followed.failures:
             recovering.append(followed)
-    return Ask(asked, topics, bytes_max, recovering)
+    return ReplicaRequest(partitions_by_id, topics, bytes_max, recovering)
 
 
-def _question(followed: Followed, bytes_max: int) -> Asked | None:
-    """What is asked about one partition; kept with it, because most partitions stay as they are between two rounds."""
+def _requested_partition(followed: Followed, bytes_max: int) -> RequestedPartition | None:
+    """What the request says of one partition; kept with it, because most do not change between two rounds."""
     position = followed.position()
     if position is None:
         return None
@@ -100,5 +101,5 @@ def _question(followed: Followed, bytes_max: int) -> Asked | None:
         min(PARTITION_BYTES_MAX, bytes_max),
         high_watermark=partition.high_watermark,
     )
-    followed.question = question = Asked(followed, position, wanted)
-    return question
+    followed.requested = requested = RequestedPartition(followed, position, wanted)
+    return requested

@@ -1,10 +1,11 @@
 """A limit on the bytes per second with which replicas that are behind catch up: a bucket that refills with time.
 
 Rules: pure; time comes as seconds of whatever clock the caller goes by. The limit is for copies that are not in sync
-yet, so that filling a new replica leaves room for clients. Those in sync are never held back: they would not stay so.
+yet, so that filling a new replica leaves bandwidth for clients. Those in sync are never held back: they would not stay
+so.
 
 How it works: what was fetched is taken from the bucket, also when that is more than there is, because an answer's size
-is known only when it has come. While the bucket is below zero nothing more is asked for. It holds one second's
+is known only when it has come. While the bucket is below zero nothing more is fetched. It holds one second's
 worth at most.
 
 Proved by: tests/unit/broker/following/test_throttle.py
@@ -39,7 +40,7 @@ class ReplicaThrottle:
         self._rate = bytes_per_second
 
     def took(self, size: int, now: float) -> None:
-        """So many bytes have come for replicas that are catching up."""
+        """These bytes have come for replicas that are catching up."""
         if self.limits:
             self._refill(now)
             self._bytes -= size

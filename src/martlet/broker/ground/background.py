@@ -45,7 +45,7 @@ class _Thread:
             self._loop.run_until_complete(asyncio.wait([self._task]))
         finally:
             self._loop.close()
-            with contextlib.suppress(RuntimeError):  # the broker's loop is gone, and nobody waits
+            with contextlib.suppress(RuntimeError):  # the broker's loop is gone, and no caller waits
                 self._home.call_soon_threadsafe(self._finish)
 
     def _finish(self) -> None:

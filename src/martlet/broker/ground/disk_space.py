@@ -1,7 +1,7 @@
 """How much may still be written to the disk with the logs, and whether it counts as full.
 
-Rules: what messages take is counted before it is written; what everything else takes is seen at the next look. A look
-is a call of the operating system that takes microseconds, so most appends do without: it is made once a second, and
+Rules: what messages take is counted before it is written; what everything else takes is seen at the next measurement.
+One is a call of the operating system that takes microseconds, so most appends do without: it is made once a second, and
 sooner whenever an eighth of what the last one saw has been given away, because other brokers may write to the same disk
 as fast. So messages never take the reserve, however fast they come; it is left to what has to be written on a full disk
 too: checkpoints, indexes, compaction.
@@ -11,7 +11,8 @@ space. It counts as full until clearly more is free, because a broker that is fu
 a word that changes twice a second helps none of them. A write may find no space where the system sees some (a quota);
 that is tried again after a while.
 
-Invariant: (W1) no claim is granted that leaves less than the reserve, as far as looks and earlier claims can tell.
+Invariant: DSK-1 no claim is granted that leaves less than the reserve, as far as measurements and earlier claims can
+tell.
 
 Proved by: tests/unit/broker/ground/test_disk_space.py, tests/broker/test_disk_full.py
 """
@@ -70,13 +71,13 @@ class DiskSpace:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker's disk is full; publishes are refused for now")
 
     def claim(self, size: int) -> None:
-        """So many bytes of messages are about to be written; raises ApiError when there is no space for them (W1)."""
+        """These bytes of messages are about to be written; raises ApiError when there is no space for them (DSK-1)."""
         left = self._left - size
         if left < self._look_below:
             left = self._look_closer(size)
         self._left = left
 
-    def look(self) -> None:
+    def measure(self) -> None:
         """See how much is free now; raises StorageFailure when the disk does not say."""
         free = self._free_bytes()
         if self.is_full:
@@ -103,10 +104,10 @@ class DiskSpace:
         self._look_below = self._left - self._left // _LOOK_AFTER_FRACTION
 
     def _look_closer(self, size: int) -> int:
-        """What is left after this claim, by a look made for it; on a full disk only the regular looks are made."""
+        """What is left after this claim, measured for it; a full disk is only measured at the regular times."""
         self.check()
         with contextlib.suppress(StorageFailure):  # the write itself will show what is wrong
-            self.look()
+            self.measure()
         self.check()
         if size > self._left:
             self._became_full(self._left + self._reserve_bytes, f"{size} bytes would take from the disk's reserve")

@@ -1,7 +1,7 @@
 """How a broker reaches another one: the same connection that clients use, with a broker's name and patience.
 
-Everything below it goes through the running event loop, so that it works over a simulated network as it is. Whoever
-calls it decides about trying again; nothing here does.
+Everything below it goes through the running event loop, so that it works over a simulated network as it is. The
+caller decides about trying again; nothing here does.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,9 +1,9 @@
 """Whether this broker is in a state to serve: its event loop turns and its disk answers.
 
-A lease that is renewed beside the event loop would outlive a broker that does nothing any more. So whoever renews asks
+A lease that is renewed in the background would outlive a broker that does nothing any more. So the renewal asks
 here first (see `lease_keeper.py`): the loop shows that it turns by a tick now and then, the disk by a small write that
 is synced. A disk that is full still answers; one that fails ends the broker. A broker that is alone in its cluster
-keeps its lease in any case: there is nobody who could do better.
+keeps its lease in any case: no broker could do better.
 
 Proved by: tests/unit/broker/membership/test_lease_keeper.py, tests/unit/broker/membership/test_membership.py
 """
@@ -27,7 +27,7 @@ _DISK_MS_MIN: Final = 10_000
 
 
 class VitalSigns:
-    """Written on the event loop, read from beside it; lives from `start` to `aclose`."""
+    """Written on the event loop, read in the background; lives from `start` to `aclose`."""
 
     def __init__(
         self, clock: Clock, disk: Disk, directory: str, lease_ms: int, on_failure: Callable[[BaseException], None]

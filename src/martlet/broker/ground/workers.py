@@ -80,7 +80,7 @@ class ThreadWorkers:
             del call, future, work
 
     def _tell(self, future: asyncio.Future[Any], tell: Callable[[Any], None], outcome: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop that asked is closed, and nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop that asked is closed, and no caller waits
             future.get_loop().call_soon_threadsafe(self._settle, future, tell, outcome)
 
     def _settle(self, future: asyncio.Future[Any], tell: Callable[[Any], None], outcome: object) -> None:

@@ -2,7 +2,7 @@
 
 Each group has an answer of its own, GROUP_ID_NOT_FOUND for one that does not exist or is of the other kind; a group
 named several times is described once. The operations that the client is allowed are named on
-request, but not beside an error.
+request, but not with an error.
 """
 
 from typing import Final

@@ -2,7 +2,7 @@
 
 Each group has an answer of its own; one that does not exist is "Dead", from v6 on GROUP_ID_NOT_FOUND. A group named
 several times is described once. The operations that the client is
-allowed are named on request, but not beside an error.
+allowed are named on request, but not with an error.
 """
 
 from typing import Final

@@ -40,19 +40,19 @@ def handle(
         start = request.cursor.topic_name
         names = [name for name in names if name >= start]
         first_partition = max(0, request.cursor.partition_index) if names and names[0] == start else 0
-    room = min(max(1, request.response_partition_limit), _PARTITIONS_MAX)
+    allowed = min(max(1, request.response_partition_limit), _PARTITIONS_MAX)
     response = DescribeTopicPartitionsResponse()
     present = broker.cluster.possible_leaders(context.link)
     for name in names:
-        if not room:
+        if not allowed:
             response.next_cursor = Cursor(topic_name=name, partition_index=first_partition)
             break
-        topic, left = _describe(broker, name, range(first_partition, first_partition + room), present)
+        topic, left = _describe(broker, name, range(first_partition, first_partition + allowed), present)
         response.topics.append(topic)
         if left:
             response.next_cursor = Cursor(topic_name=name, partition_index=first_partition + len(topic.partitions))
             break
-        room -= len(topic.partitions)
+        allowed -= len(topic.partitions)
         first_partition = 0
     return response
 
@@ -89,7 +89,7 @@ def _convert(record: PartitionRecord, present: Present) -> DescribeTopicPartitio
         replica_nodes=partition.replica_nodes,
         isr_nodes=partition.isr_nodes,
         eligible_leader_replicas=[member.broker for member in record.elr],
-        # While somebody leads, nobody has to look for who may hold what is left.
+        # While there is a leader, no operator has to find out which replica holds what is left.
         last_known_elr=[member.broker for member in record.last_in_sync] if record.leader is None else [],
         offline_replicas=partition.offline_replicas,
     )

@@ -1,8 +1,8 @@
 """ElectLeaders 0–2: give partitions another leader; each succeeds or fails on its own.
 
 - Type 0 (and v0): the preferred leader, the first of the replicas, if it is alive and in sync. Type 1 (v1+): where
-  nobody leads, any replica that is alive, although acknowledged messages may be lost by it; logged as critical.
-- ELECTION_NOT_NEEDED: it is so already. PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE: nobody can.
+  no broker leads, any replica that is alive, although acknowledged messages may be lost by it; logged as critical.
+- ELECTION_NOT_NEEDED: it is so already. PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE: no broker can.
 - A null list asks for all partitions, and those that need no election are left out of the answer, as in Kafka.
 - Any broker carries it out, not only the controller. The answer comes when this broker knows the new leaders. What
   is not decided in the request's time gets REQUEST_TIMED_OUT, and is decided later all the same.

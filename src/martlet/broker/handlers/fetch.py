@@ -4,13 +4,13 @@
 - Byte limits in the order partitions were asked for; the first partition with data gives at least one whole batch.
 - Whole batches only, as they were published; the first may begin before the offset asked for.
 - A partition named several times is served once.
-- Leader epochs are compared (v9); a reader whose history was truncated is told where it diverges (v12).
+- Leader epochs are compared (v9); a reader whose history was truncated is answered with where it diverges (v12).
 - v13 topic ids. Records are never null.
 - Sessions are declined: every answer carries session id 0, so clients keep sending full requests; a request that names
-  a session is told it does not exist. That is legal and costs only request bytes.
+  a session is answered that it does not exist. That is legal and costs only request bytes.
 - v11 a reader may be sent to a follower in its own rack, and followers serve readers up to their high watermark.
 - Readers of committed data (isolation level 1) get what is below the last stable offset.
-- v12 and v16: a reader that came to the wrong broker is told which is the right one, and its address.
+- v12 and v16: a reader that came to the wrong broker is given the right one, and its address.
 - v15 fetches of followers: of this cluster's brokers only, and up to the end of the log.
 """
 

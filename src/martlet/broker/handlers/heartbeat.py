@@ -1,6 +1,7 @@
 """Heartbeat 0–4: a member of a classic group says that it lives, and learns whether it must join again.
 
-- While its group is being loaded a member is told that all is well, as in Kafka: aiokafka gives up for good otherwise.
+- While its group is being loaded a member is answered that all is well, as in Kafka: aiokafka gives up for good
+otherwise.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """ListGroups 0–5: the groups that this broker coordinates, and no others, or tools would see them several times.
 
-v4 filters by state, v5 by type; neither cares about case, and a word nobody knows lets nothing pass. While a part of
+v4 filters by state, v5 by type; neither cares about case, and an unknown word lets nothing pass. While a part of
 the groups is being loaded the answer is COORDINATOR_LOAD_IN_PROGRESS.
 """
 
@@ -33,7 +33,7 @@ async def handle(broker: BrokerServices, request: ListGroupsRequest, context: Re
 
 
 def _words(asked: Iterable[str], known: frozenset[str]) -> frozenset[str]:
-    """The filter's words, in small letters. Of those nobody knows one is enough: it lets nothing pass."""
+    """The filter's words, in small letters. One unknown word is enough: it lets nothing pass."""
     words = frozenset(word.lower() for word in asked)
     return words & known or frozenset(islice(words, 1))
 

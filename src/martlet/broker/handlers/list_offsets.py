@@ -42,7 +42,7 @@ _FIRST_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, 
 
 
 async def handle(broker: BrokerServices, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """Look every partition up; one that fails does not harm the others."""
+    """Answer for every partition; one that fails does not harm the others."""
     repeats = Repeats((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     topics = []
     for topic in request.topics:

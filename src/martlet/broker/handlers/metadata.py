@@ -1,7 +1,7 @@
 """Metadata 0–13: brokers, topics, leaders; topics are created on first mention where that is allowed.
 
 - v0: an empty list asks for all topics; v1+: null does, and an empty list asks for none. v7 leader epochs, v10 topic
-  ids in answers, v12 look-up by id, v13 a top-level error.
+  ids in answers, v12 topics by id, v13 a top-level error.
 - v0–3 cannot say whether a topic may be created, so the broker's setting alone decides there.
 - A topic asked for by id and unknown gets UNKNOWN_TOPIC_ID; by name UNKNOWN_TOPIC_OR_PARTITION.
 - A topic named several times is described once.
@@ -11,7 +11,7 @@
   deleted one the answer is UNKNOWN_TOPIC_OR_PARTITION at first, as Kafka's is for each name it creates (decision 0022).
 - Only brokers that are alive are listed, and for a moment, to clients that knew them, those that were
   (`routing/departures.py`). A partition whose leader is not alive has LEADER_NOT_AVAILABLE. So have those led by this
-  broker once it has lost touch with its cluster: the client is to ask somebody else.
+  broker once it has lost touch with its cluster: the client is to ask another broker.
 """
 
 from typing import Final

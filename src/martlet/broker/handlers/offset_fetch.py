@@ -5,7 +5,7 @@
   mean "nothing committed" and send the client to its reset policy); v2–7 for the whole answer; v8+ for each group.
 - No topics (null, v2+) asks for all of them. In v1 an empty list is an empty list.
 - A partition named several times is answered once, and so is a group (the repeats get INVALID_REQUEST).
-- More than 2,000 partitions of one group are looked up in parts.
+- More than 2,000 partitions of one group are answered in parts.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _NOTHING_COMMITTED: Final = -1
 
 
 async def handle(broker: BrokerServices, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
-    """Look up one group, or several."""
+    """Answer for one group, or several."""
     caller = caller_of(context)
     if context.version < _FIRST_VERSION_OF_GROUPS:
         return await _fetch_one(broker, request, caller)

@@ -25,7 +25,7 @@ REQUEST: Final = OffsetForLeaderEpochRequest
 def handle(
     broker: BrokerServices, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
-    """Look every partition up."""
+    """Answer for every partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

@@ -4,7 +4,7 @@ Versions 3–13 are served; 0–13 is advertised, because librdkafka before 2.11
 does not see version 0. v7 zstd, v8 per-record errors, v10 leader hints, v13 topic ids.
 - One batch for a partition; a second one in the same request is refused with INVALID_REQUEST.
 - Partitions are independent: one refused batch does not harm the others of the request.
-- Batches are appended as they arrived, inside the receive buffer, before the next request is looked at; answers wait.
+- Batches are appended as they arrived, inside the receive buffer, before the next request is read; answers wait.
 - Where records must be opened (compacted topics, a bound on old timestamps) or brought into another codec (see
   `compression.type`), large batches are worked on in a thread, and later requests of the connection wait for it.
 - acks=0 gets no answer; when such a publish fails the connection is closed, which is how the client learns of it.
@@ -89,7 +89,7 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
     request = parse_produce_request(frame[reply.header.body_position :], version)
     may_take_long = len(frame) >= LONG_CHECK_BYTES or broker.topic_settings.recompresses
     if may_take_long and _needs_long_checks(broker, request):
-        # The receive buffer is needed for other requests while a thread looks at this one.
+        # The receive buffer is needed for other requests while a thread checks this one.
         copy = memoryview(bytearray(frame))[reply.header.body_position :]
         _check_in_thread(broker, link, parse_produce_request(copy, version), reply)
     else:
@@ -293,7 +293,7 @@ class WaitingProduce:
             self._send()
 
     def _send(self) -> None:
-        """Answer; what is not held by enough now was too late, or its partition is led by somebody else."""
+        """Answer; what is not held by enough now was too late, or its partition is led by another broker."""
         self._leave()
         for one in self._awaited:
             error = self._refusal(one)
@@ -340,7 +340,7 @@ def _remember_refusal(
         known = broker.image.topic_by_id(TopicId(topic.topic_id or b""))
         name = known.name if known is not None else None
     partition = broker.partitions.hosted(name, index) if name is not None else None
-    # Nobody has checked the batch yet: what is no batch says nothing about any producer.
+    # The batch has not been checked yet: what is no batch says nothing about any producer.
     if partition is not None and len(records) >= HEADER_BYTES:
         header = read_batch_header(records)
         if header.magic == MAGIC and header.size == len(records):

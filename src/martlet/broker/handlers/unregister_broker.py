@@ -1,7 +1,7 @@
 """UnregisterBroker 0: forget a broker that has left for good.
 
 Unlike Kafka it is refused (INVALID_REQUEST, with the reason) while the broker runs, holds partitions or is not marked
-for draining: nothing is lost by a slip of the finger. An id that nobody has is BROKER_ID_NOT_REGISTERED.
+for draining: nothing is lost by a slip of the finger. An id that no broker has is BROKER_ID_NOT_REGISTERED.
 """
 
 from typing import Final

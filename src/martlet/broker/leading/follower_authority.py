@@ -1,6 +1,6 @@
 """Who may fetch as a replica: only processes of this cluster's brokers, which show a secret from the metadata store.
 
-Whoever fetches as a replica reads what is not committed and, worse, what it claims to hold counts for what is: an
+A client that fetches as a replica reads what is not committed and, worse, what it claims to hold counts for what is: an
 ordinary client must not be able to do either. So the fetch carries the secret, which only those can know who can read
 the metadata store, and the incarnation under which the broker is registered now.
 

@@ -4,11 +4,11 @@ Rules: who belongs to a set is decided by `LeaderReplica` of `martlet.replicatio
 `plan_in_sync_change`; here is only the way between them. A leader always learns what became of its proposal: taken,
 refused for certain, or unknown.
 
-How it works: all partitions led here are looked at several times within the time a follower may lag, and every second
-while the disk of some broker is full; one where somebody may join is looked at soon. Proposals travel together, a
-portion to a commit; when a commit loses a comparison, what was in it is proposed again in smaller portions. The store's
+How it works: all partitions led here are checked several times within the time a follower may lag, and every second
+while the disk of some broker is full; one with a follower that may join is checked soon. Proposals travel together, a
+batch to a commit; when a commit loses a comparison, what was in it is proposed again in smaller batches. The store's
 word reaches the leaders through the image. After an answer that never came the image is brought up to date and the
-leader told what is stored.
+leader is given what is stored.
 
 Proved by: tests/unit/broker/leading/test_in_sync_keeper.py, tests/properties/test_controlled_replication.py
 """
@@ -34,7 +34,7 @@ from martlet.replication.leader import LeaderReplica
 
 logger = logging.getLogger(__name__)
 
-PORTION: Final = 32
+BATCH: Final = 32
 """Partitions changed by one commit."""
 
 _LOOKS_PER_LAG_TIME: Final = 4
@@ -88,7 +88,7 @@ class InSyncKeeper:
         self._look_seconds = max(0.05, lag_time_max_ms / _LOOKS_PER_LAG_TIME / 1000)
         self._on_failure = on_failure
         self._due: dict[TopicPartition, LedPartition] = {}
-        self._portion = PORTION
+        self._batch_size = BATCH
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.changes = 0
@@ -134,7 +134,7 @@ class InSyncKeeper:
             changes = self._propose_some()
             if changes and not await self._store(changes):
                 self._due.update({change.partition.name: change.partition for change in changes})
-        # Who may not act proposes nothing; the next look sees to what is due then.
+        # Who may not act proposes nothing; the next check sees to what is due then.
         self._due.clear()
 
     def _full(self) -> Collection[BrokerId]:
@@ -145,7 +145,7 @@ class InSyncKeeper:
         now_ms, full = self._clock.monotonic_ms(), self._full()
         changes: list[_Change] = []
         compares: set[str] = set()
-        while self._due and len(changes) < self._portion:
+        while self._due and len(changes) < self._batch_size:
             name, partition = next(iter(self._due.items()))
             del self._due[name]
             leader = partition.leader
@@ -201,16 +201,16 @@ class InSyncKeeper:
                 self.changes += len(changes)
         for change in changes:
             self._tell_stored(change.partition, change.leader)
-        # What lost a comparison is tried again in smaller company; alone it waits for the next look.
-        was_alone = self._portion == 1
-        self._portion = PORTION if is_taken else max(1, self._portion // 4)
+        # What lost a comparison is tried again in smaller company; alone it waits for the next check.
+        was_alone = self._batch_size == 1
+        self._batch_size = BATCH if is_taken else max(1, self._batch_size // 4)
         return is_taken or was_alone
 
     async def _read_back(self) -> None:
         try:
             await self._commits.catch_up()
         except (StoreUnavailable, DiskFull):
-            return  # the next look proposes again, which settles it
+            return  # the next check proposes again, which settles it
 
     def _tell_stored(self, partition: LedPartition, leader: LeaderReplica) -> None:
         """The image tells of changed sets; that the same set was stored again only shows here."""

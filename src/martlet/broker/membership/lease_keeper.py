@@ -11,8 +11,8 @@ that the lease is gone, the process takes a new one and shows itself alive under
 when its own image has that commit, and with it whatever others decided while it was away.
 
 Invariants:
-K1 nothing is acted on after the deadline of the last lease that was answered for;
-K2 under a new lease nothing is acted on before the image holds everything up to the commit that showed it.
+MEM-5 nothing is acted on after the deadline of the last lease that was answered for;
+MEM-6 under a new lease nothing is acted on before the image holds everything up to the commit that showed it.
 
 Proved by: tests/unit/broker/membership/test_membership.py,
 tests/unit/broker/membership/test_lease_keeper.py, tests/cluster/test_membership_etcd.py
@@ -93,7 +93,7 @@ class LeaseKeeper:
     # --- what others ask
 
     def may_act(self) -> bool:
-        """Whether this process may act as the leader, the coordinator or the controller that it is (K1)."""
+        """Whether this process may act as the leader, the coordinator or the controller that it is (MEM-5)."""
         held = self._held
         return held is not None and held.term.is_held(self._clock.monotonic_ms())
 
@@ -131,7 +131,7 @@ class LeaseKeeper:
         self._renewals = self._run_in_background(self._renew, "martlet-lease", self._on_failure)
 
     def let_go(self) -> None:
-        """Act no more, for good: somebody else is this broker now."""
+        """Act no more, for good: another process is this broker now."""
         self._held = None
 
     async def aclose(self) -> None:

@@ -1,30 +1,15 @@
 """This process as a member of its cluster: registered once, alive while its lease holds, until it leaves.
 
-Rules: what is committed is decided by `martlet.cluster`; here is the order of things. Nothing is ever deleted because
-something does not fit: a directory of another broker or cluster is an error that names both.
-
 How it works: a start reads whose log directory it has (`identity_file.py`), waits for an earlier process of this broker
-that still seems alive, registers under a new incarnation, takes a lease, shows itself alive under it and writes down
-the directory's new user; then it takes over what only it can lead. That its predecessor lost nothing is proven when the
-directory is the one that the registered predecessor used, everything in it was found, and it was closed cleanly, or it
-is the very same directory, no copy of it, and the machine has not been started anew since: what was written is then in
-the files, by the page cache if not by the device. When the machine was started anew, the same directory with all that
-was flushed proves less, but enough for a partition that nobody else held completely. A start at which the device did
-not let it open some logs proves nothing yet; the next one at which it does proves it all, unless such a log was put
-aside meanwhile, to be copied anew.
+that still seems alive, registers under a new incarnation, takes a lease, shows itself alive and writes down the
+directory's new user; then it takes over what only it can lead. What it proves about its predecessor's logs is in
+`_is_clean` and `_has_same_logs`. A full disk does not keep a broker from starting: it shows that it is full, and writes
+down who it is once there is space. A process that is to stop says so first, and the controller hands its leaderships
+on.
 
-A full disk does not keep a broker from starting: it serves what it has, and writes down who it is once there is space.
-Until then the directory names its predecessor, so a next start proves nothing; only a directory without any user must
-be given one first. While its disk is full a broker says so beside being alive, and others take over what they can.
-
-A process that is to stop says so first. The controller then hands its leaderships to others, and only when it leads
-nothing that somebody else could lead, or when that takes too long, does it stop.
-
-Invariants:
-J1 no process is registered over one that is alive, unless it has the directory of that one, which nobody shares;
-J2 a process whose broker is registered anew, or removed, ends;
-J3 a log that was put aside unread is never vouched for.
-
+Invariants: MEM-1 no process is registered over one that is alive, unless it has the directory of that one, whose lock
+it holds; MEM-2 a process whose broker is registered again, or removed, ends; MEM-3 a log that was put aside unread is
+never vouched for; MEM-4 nothing is deleted because it does not fit: a foreign directory is an error that names both.
 Proved by: tests/unit/broker/membership/test_membership.py, tests/cluster/test_membership_etcd.py
 """
 
@@ -60,11 +45,11 @@ logger = logging.getLogger(__name__)
 _Done = TypeVar("_Done")
 
 _BOOT_ID_FILE: Final = "/proc/sys/kernel/random/boot_id"
-_LOOK_SECONDS: Final = 0.1
+_CHECK_SECONDS: Final = 0.1
 _RETRY_SECONDS: Final = 0.5
 _NOT_MISSED_MS_MAX: Final = 1_000
 _FAREWELL_SECONDS: Final = 0.3
-"""Whoever publishes hears in this time who leads now; who finds the connection closed has to ask around for longer."""
+"""In this time publishers learn who leads now; one that finds its connection closed takes longer to find out."""
 _GRACE_MS: Final = 2_000
 """A lease may run out a little late."""
 
@@ -195,7 +180,7 @@ class Membership:
         return self.me
 
     def log_is_given_up(self) -> None:
-        """A log that could not be opened is about to be put aside: whoever has this directory next must know (J3)."""
+        """A log that could not be opened is about to be put aside: the next process here must know (MEM-3)."""
         identity = self._identity
         if identity is not None and not identity.gave_up:
             identity = replace(identity, gave_up=True)
@@ -203,7 +188,7 @@ class Membership:
             self._identity, self._identity_is_due = identity, False
 
     async def start(self) -> None:
-        """Begin to keep the lease, and take over what only this broker can lead, under a new epoch (A1)."""
+        """Begin to keep the lease, and take over what only this broker can lead, under a new epoch (APP-1)."""
         self._vital_signs.start()
         self.keeper.start()
         self._space.on_change = self._disk_news.set
@@ -228,10 +213,10 @@ class Membership:
             )
 
     async def _wait_until_free(self, identity: Identity | None) -> None:
-        """Wait while another process of this broker seems alive (J1).
+        """Wait while another process of this broker seems alive (MEM-1).
 
-        One that had this very directory is gone: nobody else can hold the directory's lock. A store that comes back may
-        give every lease its full time again, so the waiting begins anew with it.
+        One that had this very directory is gone: no other can hold the directory's lock. A store that comes back may
+        give every lease its full time again, so the waiting begins again with it.
         """
         patience_ms = self._settings.lease_ms + _GRACE_MS
         deadline_ms = self._clock.monotonic_ms() + patience_ms
@@ -247,7 +232,7 @@ class Membership:
             if not is_said:
                 is_said = True
                 logger.info("broker %d seems to run elsewhere; waiting for its lease to run out", self._id)
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_CHECK_SECONDS)
             try:
                 await self._commits.catch_up()
             except StoreUnavailable:
@@ -262,6 +247,11 @@ class Membership:
         return live.incarnation == identity.incarnation
 
     def _is_clean(self, identity: Identity | None, found: LogsFound, boot_id: str) -> bool:
+        """Whether it is proven that the process before lost nothing.
+
+        That is so when this is the directory it used, all of it was found, and it was closed cleanly, or it is the very
+        same directory, no copy of it, on a machine that has not been restarted since: the page cache then has it all.
+        """
         before = self._image.broker(self._id)
         if before is None:
             return False
@@ -284,7 +274,8 @@ class Membership:
     def _has_same_logs(self, identity: Identity | None, found: LogsFound, boot_id: str) -> bool:
         """Whether these are the logs of the process before, less at most what was in memory when the machine stopped.
 
-        A machine that was not started anew has lost nothing of that kind, so whatever is missing then was damaged.
+        Enough for a partition that no other replica held completely. A machine that was not restarted has lost nothing
+        of that kind, so what is missing then was damaged.
         """
         before = self._image.broker(self._id)
         if before is None or identity is None or not identity.is_of(before) or self._is_copy(identity):
@@ -292,7 +283,7 @@ class Membership:
         return found.kept and (found.whole or boot_id != before.boot_id)
 
     def _is_copy(self, identity: Identity) -> bool:
-        """Whether this is not the directory that was used last but a copy, made at a time that nobody knows."""
+        """Whether this is not the directory that was used last but a copy, made at an unknown time."""
         return identity.place not in ("", self._place)
 
     async def _end_lease_before(self, lease: LeaseId) -> None:
@@ -342,12 +333,12 @@ class Membership:
             raise MembershipRefused(f"broker {self._id} was removed from the cluster")
         if record.incarnation != self.me.incarnation:
             raise MembershipRefused(
-                f"broker {self._id} was registered anew by another process{_where(record)}; this one ends"
+                f"broker {self._id} was registered again by another process{_where(record)}; this one ends"
             )
         return record
 
     def follow(self, delta: ImageDelta) -> None:
-        """A step of the image: end if this process is no longer its broker (J2)."""
+        """A step of the image: end if this process is no longer its broker (MEM-2)."""
         self._moved.set()
         if delta.live and self._me is not None and self._is_shown_wrongly():
             self._disk_news.set()
@@ -368,7 +359,7 @@ class Membership:
     async def leave(self, timeout_ms: int) -> None:
         """Have the leaderships handed to others, as far as there are any; returns in time whatever happens."""
         if not self._states().staying:
-            return  # nobody to hand anything to
+            return  # there is no other broker
         logger.info("broker %d leaves its cluster", self._id)
         hands_over = not departure_is_done(self._image, self._states(), self._id)
         self._is_leaving = True

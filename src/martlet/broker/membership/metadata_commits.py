@@ -1,7 +1,7 @@
 """Commits to the metadata store for those parts of a broker that act by themselves, without a client who waits.
 
 Rules: returns only when this broker's image has what was committed, or what was faster. The store's errors come out as
-they are. A lost answer is never tried again here: who asked reads back and decides anew.
+they are. A lost answer is never tried again here: the caller reads back and decides again.
 
 Proved by: tests/unit/broker/administration/test_controller.py, tests/unit/broker/leading/test_in_sync_keeper.py
 """

@@ -1,4 +1,4 @@
-"""Keeps the broker's metadata image in step with the store, and tells whoever listens what has changed.
+"""Keeps the broker's metadata image in step with the store, and notifies its listeners of what has changed.
 
 Rules: the feed's task is the only writer of the image. Listeners are plain functions called on the event loop, in the
 order in which they were added, after the image has taken a step and before anybody who waits for that step is
@@ -7,7 +7,7 @@ woken: when an admin call returns, this broker has already acted on it. A listen
 How it works: `start` lists the whole store into the image and then watches from that revision on. A history that the
 store has forgotten means listing again; a store that cannot be reached, or whose disk is full (reading a file may end
 leases), is tried again. Anything else ends the feed, fails all waiters and is reported to `on_failure`, once. So does a
-store that no longer holds the cluster it held: nobody hears what else is gone with it, because whoever deletes the
+store that no longer holds the cluster it held: no listener hears what else is gone with it, because a deletion of the
 metadata, by mistake perhaps, has not asked for the messages to be deleted.
 
 Proved by: tests/unit/broker/membership/test_metadata_feed.py
@@ -74,7 +74,7 @@ class MetadataFeed:
         self._task.add_done_callback(self._ended)
 
     async def aclose(self) -> None:
-        """Stop following; those who still wait are told that the store is closed."""
+        """Stop following; those that still wait find the store closed."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

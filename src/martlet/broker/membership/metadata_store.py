@@ -1,4 +1,4 @@
-"""Opens the metadata store that the settings name: a file beside the data, or an etcd cluster.
+"""Opens the metadata store that the settings name: a file next to the data, or an etcd cluster.
 
 A mistake in the settings, or a store that will not have us, is an error that says what to do; a store that cannot be
 reached yet is waited for a while, because brokers and their store are started in any order.
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 METADATA_FILE: Final = "metadata.sqlite"
 
 WAIT_MS_MAX: Final = 30_000
-"""After this a start has failed, and whoever runs the process decides."""
+"""After this a start has failed, and the program that runs the broker decides."""
 
 _RETRY_SECONDS: Final = 0.5
 _Done = TypeVar("_Done")
@@ -39,7 +39,7 @@ async def open_metadata_store(settings: BrokerSettings, clock: Clock) -> MetaSto
 
 
 async def _open_etcd(settings: BrokerSettings) -> MetaStore:
-    # Half of the brokers of this world have a file beside them and never need this.
+    # Half of the brokers of this world have a file and never need this.
     from martlet.stores.etcd import EtcdStore
     from martlet.stores.etcd_options import EtcdOptions, EtcdTls, parse_etcd_address
 

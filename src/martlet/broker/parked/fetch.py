@@ -1,11 +1,11 @@
-"""A reader's fetch from arrival to answer: look at its partitions, wait while they hold too little, read, answer.
+"""A reader's fetch from arrival to answer: examine its partitions, wait while they hold too little, read, answer.
 
 Leaders and followers both serve readers up to their high watermark, and readers of committed data up to their last
 stable offset; a leader names a follower in the reader's rack
 where there is one. The fetches of followers go on from here in `replica_fetch.py`.
 
-Looking costs no disk access: partitions say where bytes lie and how many. Bytes are read once, when the answer goes
-out: on the event loop where they are in the page cache, in a thread where they are not.
+Examining them costs no disk access: partitions say where bytes lie and how many. Bytes are read once, when the answer
+goes out: on the event loop where they are in the page cache, in a thread where they are not.
 """
 
 import asyncio
@@ -53,8 +53,8 @@ class _Found(NamedTuple):
     position: int
 
 
-class Look:
-    """One look at every partition of a request."""
+class FetchAttempt:
+    """What one pass over the partitions of a request has found."""
 
     __slots__ = ("answer", "complete", "found", "has_errors", "partitions", "size")
 
@@ -71,36 +71,36 @@ class Look:
 class WaitingFetch:
     """A fetch that is being served; answered exactly once."""
 
-    __slots__ = ("_broker", "_link", "_parked_look", "_reply", "_request", "_retry_scheduled", "_timer")
+    __slots__ = ("_broker", "_link", "_parked", "_reply", "_request", "_retry_scheduled", "_timer")
 
     def __init__(self, broker: BrokerServices, request: FetchRequest, link: Link, reply: Reply) -> None:
         self._broker = broker
         self._request = request
         self._link = link
         self._reply = reply
-        self._parked_look: Look | None = None
-        """What was seen last, while the fetch waits."""
+        self._parked: FetchAttempt | None = None
+        """What was found last, while the fetch waits."""
         self._retry_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Answer now, or wait for the partitions to change."""
-        look = self._look()
-        if self._is_enough(look):
-            self._read_and_send(look)
+        attempt = self._attempt()
+        if self._is_enough(attempt):
+            self._read_and_send(attempt)
         else:
-            self._park(look)
+            self._park(attempt)
 
-    # --- looking
+    # --- examining
 
-    def _is_enough(self, look: Look) -> bool:
+    def _is_enough(self, attempt: FetchAttempt) -> bool:
         request = self._request
-        return look.complete or look.size >= request.min_bytes or request.max_wait_ms <= 0 or not request.topics
+        return attempt.complete or attempt.size >= request.min_bytes or request.max_wait_ms <= 0 or not request.topics
 
-    def _look(self) -> Look:
-        look = Look()
+    def _attempt(self) -> FetchAttempt:
+        attempt = FetchAttempt()
         broker = self._broker
-        room = min(self._request.max_bytes, broker.settings.fetch_bytes_max)
+        bytes_left = min(self._request.max_bytes, broker.settings.fetch_bytes_max)
         may_act = broker.partitions.may_act()
         for topic in self._request.topics:
             name = topic.topic
@@ -114,28 +114,33 @@ class WaitingFetch:
                         broker.partitions.check_acting()
                     if name is None:
                         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-                    result = self._look_at(look, name, asked, results, max(room - look.size, 0))
+                    result = self._examine(attempt, name, asked, results, max(bytes_left - attempt.size, 0))
                 except ApiError as error:
-                    look.complete = look.has_errors = True
+                    attempt.complete = attempt.has_errors = True
                     result = FetchPartitionResult(asked.partition, _told_to_readers(error.code))
                 except StorageFailure as failure:
-                    look.complete = True
-                    result = self._failed(look, look.partitions[-1], asked.partition, failure)
+                    attempt.complete = True
+                    result = self._failed(attempt, attempt.partitions[-1], asked.partition, failure)
                 if result is not None:
                     results.append(result)
             if results:
-                look.answer.append((topic.topic, topic.topic_id, results))
-        return look
+                attempt.answer.append((topic.topic, topic.topic_id, results))
+        return attempt
 
-    def _look_at(
-        self, look: Look, topic: str, asked: FetchPartition, results: list[FetchPartitionResult], room: int
+    def _examine(
+        self,
+        attempt: FetchAttempt,
+        topic: str,
+        asked: FetchPartition,
+        results: list[FetchPartitionResult],
+        bytes_left: int,
     ) -> FetchPartitionResult | None:
         """The result for one partition without its records; None leaves it out of the answer."""
         table = self._broker.partitions
         version = self._reply.header.api_version
         may_follow = version >= _FIRST_FROM_FOLLOWERS
         partition = (table.readable if may_follow else table.get)(topic, asked.partition)
-        look.partitions.append(partition)
+        attempt.partitions.append(partition)
         partition.check_online()
         partition.check_leader_epoch(asked.current_leader_epoch)
         log = partition.log
@@ -145,7 +150,7 @@ class WaitingFetch:
             _check_reaches(partition, asked.fetch_offset)
         diverging = diverging_epoch(partition, asked)
         if diverging is not None:
-            look.complete = True
+            attempt.complete = True
             return FetchPartitionResult(asked.partition, diverging_epoch=diverging)
         isolation = self._request.isolation_level
         answer = FetchPartitionResult(
@@ -165,26 +170,28 @@ class WaitingFetch:
                 fetch_offset=asked.fetch_offset,
             )
             if nearer is not None:
-                look.complete = True
+                attempt.complete = True
                 return answer._replace(preferred_read_replica=nearer)
-        limit = min(room, asked.partition_max_bytes)
+        limit = min(bytes_left, asked.partition_max_bytes)
         end_offset = partition.watermarks.readable_end(isolation)
-        piece = log.locate(asked.fetch_offset, max_bytes=limit, end_offset=end_offset, at_least_one=not look.size)
-        self._take(look, partition, piece, results)
+        piece = log.locate(asked.fetch_offset, max_bytes=limit, end_offset=end_offset, at_least_one=not attempt.size)
+        self._take(attempt, partition, piece, results)
         return answer
 
-    def _take(self, look: Look, partition: Partition, piece: LogSlice, results: list[FetchPartitionResult]) -> None:
+    def _take(
+        self, attempt: FetchAttempt, partition: Partition, piece: LogSlice, results: list[FetchPartitionResult]
+    ) -> None:
         """Note that the result which comes next in `results` is to hold this piece."""
         if piece.size:
-            look.size += piece.size
-            look.complete = look.complete or piece.is_final
-            look.found.append(_Found(partition, partition.leader_epoch, piece, results, len(results)))
+            attempt.size += piece.size
+            attempt.complete = attempt.complete or piece.is_final
+            attempt.found.append(_Found(partition, partition.leader_epoch, piece, results, len(results)))
 
     # --- waiting
 
-    def _park(self, look: Look) -> None:
-        self._parked_look = look
-        for partition in look.partitions:
+    def _park(self, attempt: FetchAttempt) -> None:
+        self._parked = attempt
+        for partition in attempt.partitions:
             self._wait_on(partition)
         self._reply.on_abandoned = self._unpark
         self._broker.metrics.parked_fetches += 1
@@ -192,7 +199,7 @@ class WaitingFetch:
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._waited_enough)
 
     def _changed(self) -> None:
-        # Many appends may come in one turn of the loop; one look after it sees them all.
+        # Many appends may come in one turn of the loop; one attempt after it sees them all.
         if not self._retry_scheduled:
             self._retry_scheduled = True
             asyncio.get_running_loop().call_soon(self._retry)
@@ -201,33 +208,33 @@ class WaitingFetch:
         self._retry_scheduled = False
         if self._timer is None:
             return
-        look = self._look()
-        if self._is_enough(look):
+        attempt = self._attempt()
+        if self._is_enough(attempt):
             self._unpark()
-            self._read_and_send(look)
-        elif self._parked_look is not None:
-            before, self._parked_look = self._parked_look, look
-            if look.partitions != before.partitions:  # a topic was deleted and made anew
+            self._read_and_send(attempt)
+        elif self._parked is not None:
+            before, self._parked = self._parked, attempt
+            if attempt.partitions != before.partitions:  # a topic was deleted and created again
                 for partition in before.partitions:
                     self._leave(partition)
-                for partition in look.partitions:
+                for partition in attempt.partitions:
                     self._wait_on(partition)
 
     def _waited_enough(self) -> None:
-        look = self._parked_look
+        attempt = self._parked
         self._unpark()
-        # Who is woken at every change need not look again when there was none.
-        self._read_and_send(self._look() if look is None or self._retry_scheduled else look)
+        # A fetch that is woken at every change need not try again when there was none.
+        self._read_and_send(self._attempt() if attempt is None or self._retry_scheduled else attempt)
 
     def _unpark(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
             self._broker.metrics.parked_fetches -= 1
-        if self._parked_look is not None:
-            for partition in self._parked_look.partitions:
+        if self._parked is not None:
+            for partition in self._parked.partitions:
                 self._leave(partition)
-            self._parked_look = None
+            self._parked = None
 
     def _wait_on(self, partition: Partition) -> None:
         partition.watermarks.readers.add(self._changed)
@@ -237,42 +244,44 @@ class WaitingFetch:
 
     # --- reading and answering
 
-    def _read_and_send(self, look: Look) -> None:
+    def _read_and_send(self, attempt: FetchAttempt) -> None:
         contents: list[bytes | StorageFailure] = []
-        for found in look.found:
+        for found in attempt.found:
             content = _read_now(found.slice)
             if content is None:
                 break
             contents.append(content)
         else:
-            self._send(look, contents)
+            self._send(attempt, contents)
             return
-        reading = self._broker.partitions.readers.run(lambda: [_read(found.slice) for found in look.found])
-        reading.add_done_callback(lambda done: self._send(look, _as_it_was(look, done.result())))
+        reading = self._broker.partitions.readers.run(lambda: [_read(found.slice) for found in attempt.found])
+        reading.add_done_callback(lambda done: self._send(attempt, _as_it_was(attempt, done.result())))
 
-    def _send(self, look: Look, contents: list[bytes | StorageFailure]) -> None:
-        for found, content in zip(look.found, contents, strict=True):
+    def _send(self, attempt: FetchAttempt, contents: list[bytes | StorageFailure]) -> None:
+        for found, content in zip(attempt.found, contents, strict=True):
             result = found.results[found.position]
             if isinstance(content, StorageFailure):
                 with contextlib.suppress(StorageFailure):
                     found.partition.log.find_damage_at(found.slice)
-                found.results[found.position] = self._failed(look, found.partition, result.partition, content)
+                found.results[found.position] = self._failed(attempt, found.partition, result.partition, content)
                 continue
             self._count(found.partition, len(content))
             found.results[found.position] = result._replace(records=content)
         endpoints: Sequence[NodeEndpoint] = ()
-        if look.has_errors:
-            endpoints = add_leader_hints(self._broker.cluster, self._link, look.answer)
-            codes = (result.error_code for *_, results in look.answer for result in results)
+        if attempt.has_errors:
+            endpoints = add_leader_hints(self._broker.cluster, self._link, attempt.answer)
+            codes = (result.error_code for *_, results in attempt.answer for result in results)
             self._broker.metrics.count_errors(ApiKey.FETCH, codes)
         self._answered()
         version, throttle_ms = self._reply.header.api_version, self._reply.throttle()
         self._reply.send(
-            encode_fetch_response(version, look.answer, throttle_time_ms=throttle_ms, node_endpoints=endpoints)
+            encode_fetch_response(version, attempt.answer, throttle_time_ms=throttle_ms, node_endpoints=endpoints)
         )
 
-    def _failed(self, look: Look, partition: Partition, index: int, failure: StorageFailure) -> FetchPartitionResult:
-        look.has_errors = True
+    def _failed(
+        self, attempt: FetchAttempt, partition: Partition, index: int, failure: StorageFailure
+    ) -> FetchPartitionResult:
+        attempt.has_errors = True
         return FetchPartitionResult(index, self._broker.partitions.damage.read_failed(partition, failure))
 
     def _count(self, partition: Partition, size: int) -> None:
@@ -308,17 +317,17 @@ def _check_reaches(partition: Partition, offset: int) -> None:
 
 
 def _told_to_readers(code: ErrorCode) -> ErrorCode:
-    # Consumers do not expect to hear from a fetch that there is no leader; this makes them look for one.
+    # Consumers do not expect to hear from a fetch that there is no leader; this makes them search for one.
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.LEADER_NOT_AVAILABLE else code
 
 
-def _as_it_was(look: Look, contents: list[bytes | StorageFailure]) -> list[bytes | StorageFailure]:
-    """What was read, without that of partitions which got another leader meanwhile: they may have been cut."""
-    for number, found in enumerate(look.found):
+def _as_it_was(attempt: FetchAttempt, contents: list[bytes | StorageFailure]) -> list[bytes | StorageFailure]:
+    """What was read, without that of partitions which got another leader meanwhile: they may have been truncated."""
+    for number, found in enumerate(attempt.found):
         if found.partition.leader_epoch != found.leader_epoch:
             result = found.results[found.position]
             found.results[found.position] = FetchPartitionResult(result.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            look.has_errors = True
+            attempt.has_errors = True
             contents[number] = b""
     return contents
 

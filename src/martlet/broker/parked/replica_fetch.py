@@ -11,7 +11,7 @@ Proved by: tests/unit/broker/parked/test_replica_fetch.py
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import Member
 from martlet.broker.ground.request import Link, Reply
-from martlet.broker.parked.fetch import Look, WaitingFetch, diverging_epoch
+from martlet.broker.parked.fetch import FetchAttempt, WaitingFetch, diverging_epoch
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.services import BrokerServices
 from martlet.replication.leader import FollowerProgress
@@ -38,17 +38,22 @@ class WaitingReplicaFetch(WaitingFetch):
         self._sending: list[tuple[FollowerProgress, int]] = []
         """The high watermarks that the answer holds."""
 
-    def _look(self) -> Look:
+    def _attempt(self) -> FetchAttempt:
         self._sending.clear()
-        look = super()._look()
+        attempt = super()._attempt()
         self._has_arrived = True
-        return look
+        return attempt
 
-    def _look_at(
-        self, look: Look, topic: str, asked: FetchPartition, results: list[FetchPartitionResult], room: int
+    def _examine(
+        self,
+        attempt: FetchAttempt,
+        topic: str,
+        asked: FetchPartition,
+        results: list[FetchPartitionResult],
+        bytes_left: int,
     ) -> FetchPartitionResult | None:
         partition = self._broker.partitions.get(topic, asked.partition)
-        look.partitions.append(partition)
+        attempt.partitions.append(partition)
         leader = partition.check_leading()
         leader.check_fetch(self._follower, asked.current_leader_epoch)
         partition.check_history()
@@ -57,11 +62,11 @@ class WaitingReplicaFetch(WaitingFetch):
         if asked.last_fetched_epoch != log.epochs.latest_epoch or fetch_offset > end_offset:
             diverging = diverging_epoch(partition, asked)
             if diverging is not None:
-                look.complete = True
+                attempt.complete = True
                 return FetchPartitionResult(asked.partition, diverging_epoch=diverging)
         if not start_offset <= fetch_offset <= end_offset:
-            # Beyond the end with no history to compare: an empty copy, which can begin anew where our log does.
-            look.complete = look.has_errors = True
+            # Beyond the end with no history to compare: an empty copy, which can begin again where our log does.
+            attempt.complete = attempt.has_errors = True
             return FetchPartitionResult(asked.partition, ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=start_offset)
         if not self._has_arrived:
             partition.replica_fetched(
@@ -72,9 +77,9 @@ class WaitingReplicaFetch(WaitingFetch):
                 log_start_offset=asked.log_start_offset,
             )
         if fetch_offset < end_offset:
-            limit = min(room, asked.partition_max_bytes)
-            piece = log.locate(fetch_offset, max_bytes=limit, end_offset=end_offset, at_least_one=not look.size)
-            self._take(look, partition, piece, results)
+            limit = min(bytes_left, asked.partition_max_bytes)
+            piece = log.locate(fetch_offset, max_bytes=limit, end_offset=end_offset, at_least_one=not attempt.size)
+            self._take(attempt, partition, piece, results)
         watermark = partition.high_watermark
         progress = leader.follower(self._follower.broker)
         known = asked.high_watermark
@@ -84,7 +89,7 @@ class WaitingReplicaFetch(WaitingFetch):
             if fetch_offset == end_offset and asked.log_start_offset >= start_offset:
                 return None  # nothing new
         else:
-            look.complete = True
+            attempt.complete = True
         if progress is not None:
             self._sending.append((progress, watermark))
         return FetchPartitionResult(

@@ -57,7 +57,7 @@ class Housekeeping:
     def start(self) -> None:
         """Begin every duty."""
         settings = self._settings
-        # At once: a broker that dies again and again must not look at the same batches each time.
+        # At once: a broker that dies again and again must not check the same batches each time.
         self._every(settings.checkpoint_interval_ms, self.checkpoint, delay_ms=0)
         self._every(settings.retention_check_interval_ms, self.apply_retention)
         self._every(self._compaction_pause_ms, self.compact)
@@ -75,7 +75,7 @@ class Housekeeping:
     # --- the duties
 
     async def checkpoint(self) -> None:
-        """Write down from where a crashed broker would have to look at its logs again."""
+        """Write down from where a crashed broker would have to check its logs again."""
         checkpoint = self._logs.begin_checkpoint()
         await self._in_worker(checkpoint.write)
         self._logs.complete_checkpoint(checkpoint)
@@ -94,7 +94,7 @@ class Housekeeping:
                     if not partition.offline:
                         step(partition, now_ms)
             await asyncio.sleep(0)
-        # First the checkpoints forget what was deleted, or after a kill it would look like something lost.
+        # First the checkpoints forget what was deleted, or after a kill it would seem lost.
         with contextlib.suppress(StorageFailure):
             await self.checkpoint()
         for partition in self._partitions.open_partitions():
@@ -114,7 +114,7 @@ class Housekeeping:
         """See how much space there is; when there is some again, make what there was none for."""
         space = self._partitions.space
         was_full = space.is_full
-        space.look()
+        space.measure()
         if was_full and not space.is_full:
             self._partitions.host_missing()
 

@@ -115,7 +115,7 @@ class Partition:
         self.leader_broker: BrokerId | None = None
         """Whom it follows."""
         self.history_fault: ApiError | None = None
-        """Why, in the present role, nothing may be appended and nobody's history compared with this log's."""
+        """Why, in the present role, nothing may be appended and no follower's history compared with this log's."""
         self.has_enough_in_sync = False
         """Whether it leads and as many replicas are in sync as the topic demands."""
         self.refused = RefusedBatches()
@@ -174,8 +174,8 @@ class Partition:
             self.follower = FollowerReplica(record.leader_epoch)
             self._check_history()
 
-    def stand_by(self, record: PartitionRecord) -> None:
-        """Nobody leads: serve nobody and keep everything."""
+    def become_idle(self, record: PartitionRecord) -> None:
+        """No broker leads: serve no request and keep everything."""
         self._end_role()
         self.leader_epoch = record.leader_epoch
 
@@ -203,7 +203,7 @@ class Partition:
                 self.owner.flusher.appended(self)  # it may have to be flushed sooner than was planned
 
     def close(self, reason: ApiError) -> None:
-        """Serve nobody any more; everybody who waits is woken to find out why."""
+        """Serve no request any more; everything that waits is woken to find out why."""
         self.closed_with = reason
         self.watermarks.is_closed = True
         self._end_role()

@@ -1,7 +1,7 @@
 """What a partition's record in the metadata store asks of one broker process: to lead it, to follow, or neither.
 
 Pure. A process leads only what it was elected for itself: the leadership of an earlier start of the same broker is
-over, and until somebody is elected anew there is nobody to follow either.
+over, and until a leader is elected there is none to follow either.
 """
 
 from enum import Enum, auto
@@ -16,8 +16,8 @@ class Role(Enum):
 
     LEADS = auto()
     FOLLOWS = auto()
-    STANDS_BY = auto()
-    """It holds a replica, and nobody leads."""
+    IDLE = auto()
+    """It holds a replica, and no broker leads."""
     NONE = auto()
     """It holds no replica, or must not any more."""
 
@@ -29,7 +29,7 @@ def role_of(record: PartitionRecord, me: Member) -> Role:
     if me.broker not in record.replicas:
         return Role.NONE
     if record.leader is None or record.leader == me.broker:
-        return Role.STANDS_BY
+        return Role.IDLE
     return Role.FOLLOWS
 
 

@@ -1,15 +1,14 @@
 """The replicas on this broker, each with its log and its role, kept in step with the cluster's metadata.
 
-Looking a led partition up is the first step of every publish and fetch, so it is one dictionary access; everything else
-(opening logs, roles, settings, deletion) happens off that path. A partition with one replica gets its log when it is
-first used; one with several gets it when this broker becomes a replica, because a follower copies at once.
+A led partition is found by one dictionary access, the first step of every publish and fetch; everything else (opening
+logs, roles, settings, deletion) happens off that path. A partition with one replica gets its log when it is first used;
+one with several gets it when this broker becomes a replica, because a follower copies at once.
 
-Invariants: (T1) a partition object exists only for a topic id in the metadata image; it leads only in an epoch for
-which this very process was elected: leadership never survives a restart; (T2) a log is given up only when the image
-holds a record of its topic id that names other replicas, or in which this broker has resigned a damaged copy; never
-because something could not be read; (T3) a copy is replaced in the very turn in which its next leader epoch is heard
-of: no fetch in that epoch speaks of the one before; (T4) a read that fails never ends the process.
-
+Invariants: PAR-11 a partition object exists only for a topic id in the metadata image; it leads only in an epoch for
+which this very process was elected: leadership never survives a restart; PAR-12 a log is given up only when the image
+holds a record of its topic id that names other replicas, or in which this broker has resigned a damaged replica; never
+because something could not be read; PAR-13 a replica is replaced in the turn in which its next leader epoch becomes
+known: no fetch in that epoch speaks of the one before.
 Proved by: tests/unit/broker/partitions/test_partition_table.py, tests/unit/broker/administration/test_damaged_copies.py
 """
 
@@ -76,7 +75,7 @@ class PartitionTable:
         self.on_may_join: Callable[[Partition], None] = lambda partition: None
         """Hears of a led partition with a follower that has caught up and is not in sync yet."""
         self.may_act: Callable[[], bool] = lambda: True
-        """Whether the cluster still counts on this process; if not, somebody else may lead what is led here."""
+        """Whether the cluster still counts on this process; if not, another broker may lead what is led here."""
 
     def wait_with(self, make_workers: MakeWorkers) -> None:
         """Have others wait for the device; before anything is read or written."""
@@ -160,7 +159,9 @@ class PartitionTable:
                 logger.warning("the files of %s belong to no known topic; they are kept as %s", name, kept_as)
                 continue
             if log.is_damaged:
-                logger.error("%s was damaged while nobody used it; its last %d bytes are cut off", name, log.cut_bytes)
+                logger.error(
+                    "%s was damaged while no broker used it; its last %d bytes are cut off", name, log.cut_bytes
+                )
             elif log.cut_bytes:
                 logger.warning("%s ended in %d bytes that were never whole; they were cut off", name, log.cut_bytes)
             self._follow_record(topic, record, has_log=True)
@@ -186,7 +187,7 @@ class PartitionTable:
             self.on_roles_changed(changed)
 
     def follow_delta(self, delta: ImageDelta) -> None:
-        """Take the roles that the changed partitions ask for; deleted and changed topics are told separately."""
+        """Take the roles that the changed partitions ask for; deleted and changed topics come separately."""
         changed = []
         for change in delta.partitions:
             record = change.after
@@ -259,7 +260,7 @@ class PartitionTable:
         """Whether the role, the leader or the epoch is another now."""
         is_same_epoch = partition.leader_epoch == record.leader_epoch
         if not is_same_epoch:
-            partition.stand_by(record)  # first of all: nothing may be acknowledged any more in the epoch before
+            partition.become_idle(record)  # first of all: nothing may be acknowledged any more in the epoch before
         partition.take_policy(self._topic_settings.flush_policy(topic, len(record.replicas)))
         if role is Role.LEADS:
             if is_same_epoch and partition.leader is not None:
@@ -276,11 +277,11 @@ class PartitionTable:
         else:
             if is_same_epoch and partition.leader is None and partition.follower is None:
                 return False
-            partition.stand_by(record)
+            partition.become_idle(record)
         return True
 
     def _give_up(self, name: TopicPartition, topic: TopicRecord) -> Partition | None:
-        """The partition has other replicas now: stop using its log, and delete it a while later (T2)."""
+        """The partition has other replicas now: stop using its log, and delete it a while later (PAR-12)."""
         self._led.pop(name, None)
         self.damage.forget(name)
         partition = self._hosted.pop(name, None)
@@ -297,12 +298,12 @@ class PartitionTable:
         return partition
 
     def _has_resigned(self, partition: Partition, record: PartitionRecord) -> bool:
-        """Whether nothing counts on this copy, nor on what its fetches have shown until now (T2, T3)."""
+        """Whether nothing counts on this copy, nor on what its fetches have shown until now (PAR-12, PAR-13)."""
         is_new_epoch = record.topic_id == partition.topic_id and record.leader_epoch > partition.leader_epoch
         return is_new_epoch and has_resigned(record, self._me.broker)
 
     def _put_aside(self, partition: Partition, record: PartitionRecord) -> None:
-        """Use the damaged copy no more and keep its files; nobody vouches for it, so nothing else need know."""
+        """Use the damaged copy no more and keep its files; no broker vouches for it, so nothing else need know."""
         name = partition.name
         self._led.pop(name, None)
         del self._hosted[name]

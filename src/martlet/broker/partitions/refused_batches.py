@@ -10,9 +10,9 @@ not have it, is missing in the same way once this broker leads again.
 How it works: of each producer the first and the last refused batch are known. The first of them that the log does not
 hold is waited for: of what a new leader refuses at its start, some may have been taken by the leader before it.
 
-Invariants: (1) nothing is refused here because of a batch that is in the log; (2) refusals are remembered for one
-epoch of the producer, until the last of them has come again or is in the log because somebody else took it, or too much
-time has passed; then the rules of Kafka hold alone. Who leads meanwhile does not matter: leaders change while producers
+Invariants: (1) nothing is refused here because of a batch that is in the log; (2) refusals are remembered for one epoch
+of the producer, until the last of them has come again or is in the log because another leader took it, or too much time
+has passed; then the rules of Kafka hold alone. Who leads meanwhile does not matter: leaders change while producers
 wait.
 Proved by: tests/unit/broker/partitions/test_refused_batches.py, tests/properties/test_refused_batches.py
 """
@@ -78,7 +78,7 @@ class RefusedBatches:
             and known.producer_epoch == refusal.producer_epoch
             and refusal.at_ms - known.at_ms < REMEMBERED_MS
         ):
-            # Perhaps the new one was refused because of the one before it, whose time must not begin anew.
+            # Perhaps the new one was refused because of the one before it, whose time must not begin again.
             first = known if known.sequence < refusal.sequence else refusal
             refusal = first._replace(last=max(known.last, refusal.last))
         self._refusals[producer_id] = refusal

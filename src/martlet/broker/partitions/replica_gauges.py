@@ -1,4 +1,4 @@
-"""What an operator wants to see of the replicas on one broker, read from the partition table when somebody scrapes.
+"""Metrics of the replicas on one broker, read from the partition table when they are scraped.
 
 Each partition is counted by its leader only, so the sum over all brokers is the cluster's; what has no leader is
 counted by every broker that holds a replica.
@@ -27,7 +27,7 @@ def watch_replicas(table: PartitionTable, logs: LogDirectory, metrics: BrokerMet
     )
     watch(
         "martlet_offline_partitions",
-        "Partitions with a replica here that nobody leads, or whose log cannot be used.",
+        "Partitions with a replica here that no broker leads, or whose log cannot be used.",
         lambda: count_offline(table, logs),
     )
     watch(

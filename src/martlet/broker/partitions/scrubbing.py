@@ -54,11 +54,11 @@ class Scrubber:
             for partition in self._partitions.open_partitions():
                 partition.log.distrust()
             self._begin()
-        room = self._bytes_per_second
-        while self._left and room > 0:
+        budget = self._bytes_per_second
+        while self._left and budget > 0:
             partition = self._left[-1]
-            checked_bytes = 0 if partition.offline else await self._check(partition, min(room, _BYTES_AT_ONCE))
-            room -= checked_bytes
+            checked_bytes = 0 if partition.offline else await self._check(partition, min(budget, _BYTES_AT_ONCE))
+            budget -= checked_bytes
             self._pass_bytes += checked_bytes
             self._metrics.scrubbed_bytes += checked_bytes
             if not checked_bytes:
@@ -111,7 +111,7 @@ class Scrubber:
 
 
 def _is_understood(log: PartitionLog, piece: LogSlice) -> bool:
-    """Whether the damage could be told from what is sound, so that the pass can go on behind it."""
+    """Whether the damage could be separated from what is sound, so that the pass can go on behind it."""
     try:
         log.find_damage_at(piece)
     except StorageFailure:

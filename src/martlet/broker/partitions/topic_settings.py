@@ -55,7 +55,7 @@ class _InForce(NamedTuple):
 
 
 class TopicSettings:
-    """Looks up what is in force for a topic on this broker.
+    """Finds what is in force for a topic on this broker.
 
     Log options and flush settings are remembered by everything they follow from, because thousands of partitions
     ask and few sets of settings exist.
@@ -69,7 +69,7 @@ class TopicSettings:
         self._lag_messages_max = settings.replica_lag_messages_max or None
         self._known: dict[Hashable, _InForce] = {}
         self.recompresses = False
-        """Whether some topic has asked for a codec of its own, so that batches must be looked at before others."""
+        """Whether some topic has asked for a codec of its own, so that batches must be checked earlier."""
 
     def layers(self) -> BrokerLayers:
         """This broker's settings, layer by layer."""

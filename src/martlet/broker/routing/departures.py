@@ -1,6 +1,6 @@
 """What went lately and clients still ask for: brokers that died a moment ago, names of topics that were deleted.
 
-A client must not learn of a broker's loss and of the new leader at once. librdkafka, told in one answer that one is
+A client must not learn of a broker's loss and of the new leader at once. librdkafka, when one answer says that one is
 gone and that another leads its partition, first takes the new leader, then dissolves the old broker and with it what
 it has just learned, and asks again a second later. A dead broker that is still listed while its partitions find their
 leaders costs no client anything: it was listed for the whole time of its lease before. It is never named as a leader.
@@ -8,9 +8,9 @@ A broker that left cleanly led nothing when it went, and is not listed on. Nor i
 about later: its client has nothing to lose, and kafka-python ends a call with an error when the broker that it tries
 by chance refuses.
 
-A deleted topic that a client names could be made again by that very question. Who deleted it and looks whether it is
-gone must hear so, as from Kafka, and librdkafka asks twice at once. So the first question is not taken for a wish, nor
-those that follow it closely; who wants the topic asks again (decision 0022).
+A deleted topic that a client names could be made again by that very question. A client that deleted it and checks
+whether it is gone must hear so, as from Kafka, and librdkafka asks twice at once. So the first question is not taken
+for a wish, nor those that follow it closely; who wants the topic asks again (decision 0022).
 
 Proved by: tests/unit/broker/routing/test_departures.py, tests/broker/test_admin_apis.py, tests/sim/test_replication.py;
 measured by `./dev bench failover`
@@ -56,7 +56,7 @@ class Departures:
             del self._topics[next(iter(self._topics))]
 
     def recent(self, known_since_ms: int) -> frozenset[BrokerId]:
-        """Who went so lately that a client, connected since then, is still told of it."""
+        """Who went so lately that a client, connected since then, still hears of it."""
         since_ms = max(known_since_ms, self._clock.monotonic_ms() - LISTED_ON_MS)
         return frozenset(broker for broker, gone_ms in self._gone_at_ms.items() if gone_ms > since_ms)
 

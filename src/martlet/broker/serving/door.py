@@ -5,8 +5,8 @@ it is connected to for producer ids and coordinators, others keep the coordinato
 them turn to another broker at once when a connection ends or is refused. So a broker that may not act ends its
 connections and listens no more, until it may act again.
 
-Rules: a broker that knew nobody else stays open, because there is nowhere to go. A lease that is late for a moment
-sends nobody away: the broker must be found lost several times in a row. Followers are sent away with the clients: a
+Rules: a broker that knew no other stays open, because there is nowhere to go. A lease that is late for a moment
+sends no client away: the broker must be found lost several times in a row. Followers are sent away with the clients: a
 leader that may not act tells them nothing, and they try again within a second. While the door is shut the ports are
 refused, as on a machine where no broker runs; the sockets that took the addresses at the start hold them meanwhile.
 
@@ -22,9 +22,9 @@ from martlet.broker.serving.server import BoundListener, KafkaServer
 
 logger = logging.getLogger(__name__)
 
-_LOOK_SECONDS: Final = 0.25
-_LOOKS: Final = 3
-"""So many looks in a row must find the broker lost."""
+_CHECK_SECONDS: Final = 0.25
+_CHECKS: Final = 3
+"""Checks in a row that must find the broker lost."""
 
 
 class Door:
@@ -42,13 +42,13 @@ class Door:
         self._bind = bind
         self._is_lost = is_lost
         self._on_failure = on_failure
-        self._lost_looks = 0
+        self._lost_checks = 0
         self._is_open = False
         self._is_stuck = False
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Let clients in, and look after the door from now on."""
+        """Let clients in, and watch the door from now on."""
         await self._open()
         self._task = asyncio.create_task(self._watch(), name="martlet-door")
         self._task.add_done_callback(self._ended)
@@ -61,11 +61,11 @@ class Door:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            self._lost_looks = self._lost_looks + 1 if self._is_lost() else 0
-            if self._is_open and self._lost_looks >= _LOOKS:
+            await asyncio.sleep(_CHECK_SECONDS)
+            self._lost_checks = self._lost_checks + 1 if self._is_lost() else 0
+            if self._is_open and self._lost_checks >= _CHECKS:
                 self._shut()
-            elif not self._is_open and not self._lost_looks:
+            elif not self._is_open and not self._lost_checks:
                 await self._open_again()
 
     def _shut(self) -> None:

@@ -11,7 +11,7 @@ _FREE_BYTES: Final = 65_536
 
 
 class BudgetHolder(Protocol):
-    """Whoever holds bytes; told when there is room again."""
+    """A connection that holds bytes; called when the budget has space again."""
 
     def budget_available(self) -> None: ...
 
@@ -26,7 +26,7 @@ class MemoryBudget:
         self.used_bytes = 0
 
     def admit(self, holder: BudgetHolder, pending_bytes: int) -> bool:
-        """Record that `holder` now holds so many bytes; False when it should not read on for now."""
+        """Record that `holder` now holds this number of bytes; False when it should not read on for now."""
         before = self._held.get(holder, 0)
         if pending_bytes <= _FREE_BYTES and not before:
             return True

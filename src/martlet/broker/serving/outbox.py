@@ -1,8 +1,8 @@
 """When small answers leave: the first of a turn of the event loop at once, the others together when the turn ends.
 
-A write wakes whoever waits for it, and waking costs more than all the rest of a small request. A client with many
-connections, woken for each answer, does one thing and sleeps again; given all answers of a turn it is woken twice. A
-lone answer never waits.
+A write wakes the client that waits for it, and waking costs more than all the rest of a small request. A client with
+many connections, woken for each answer, does one thing and sleeps again; given all answers of a turn it is woken twice.
+A lone answer never waits.
 """
 
 from collections.abc import Callable

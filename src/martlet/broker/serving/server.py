@@ -111,7 +111,7 @@ class KafkaServer:
             self._sweeper = asyncio.create_task(self._sweep(), name="martlet-connection-sweep")
 
     def shut(self) -> int:
-        """Listen no more until told to, and end the connections there are; answers that are ready still go out."""
+        """Stop listening and end all connections; answers that are ready still go out. `listen` may follow."""
         self._is_shut = True
         self._close_servers()
         connections = tuple(self._connections)

@@ -155,12 +155,12 @@ async def test_a_full_disk_is_a_passing_error_and_news_is_not_lost_by_it(bench: 
     await bench.commit("g", "t", 5)
     free_bytes = 0
     bench.table.space = DiskSpace(lambda: free_bytes, 1, SystemClock())
-    bench.table.space.look()
+    bench.table.space.measure()
     assert await code_of(bench.commit("g", "t", 6)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await bench.metadata.admin.delete_topic("t")
     assert await bench.committed("g", "t") == 5
     free_bytes = 1 << 30
-    bench.table.space.look()
+    bench.table.space.measure()
     async with asyncio.timeout(10):
         while await bench.committed("g", "t") != -1:
             await asyncio.sleep(0.05)

@@ -10,7 +10,7 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicPartition
 from martlet.broker.following.apply import is_no_news, take_result
 from martlet.broker.following.partition import Followed
-from martlet.broker.following.request import Asked, compose_ask
+from martlet.broker.following.request import RequestedPartition, build_request
 from martlet.wire.batch import build_batch, read_batch_header, stamp_batch
 from martlet.wire.fetch import EpochEndOffset, FetchPartitionResult
 from tests.unit.broker.following.replica_bench import NOW_MS, FollowedCopy, content, open_log, publish
@@ -39,12 +39,12 @@ class Stage:
         self.copy.follow(1, 3)
         self.followed = Followed(self.copy)
 
-    def ask(self) -> Asked:
-        self.followed.question = None
-        (asked,) = compose_ask([self.followed], 1 << 20).asked.values()
+    def ask(self) -> RequestedPartition:
+        self.followed.requested = None
+        (asked,) = build_request([self.followed], 1 << 20).partitions.values()
         return asked
 
-    def take(self, result: FetchPartitionResult, asked: Asked | None = None) -> int:
+    def take(self, result: FetchPartitionResult, asked: RequestedPartition | None = None) -> int:
         return take_result(asked or self.ask(), result, NOW_MS)
 
 

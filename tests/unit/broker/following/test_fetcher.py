@@ -552,4 +552,4 @@ def test_copies_end_up_equal_whatever_happens_on_the_way(seed: int) -> None:
             assert content(copy.log) == content(led.log)
             assert values(copy.log) == values(led.log)
 
-    run_bench(body, seed=seed, bytes_max=3_000, busy_lane_from=1 if seed % 2 else 16)
+    run_bench(body, seed=seed, bytes_max=3_000, busy_connection_from=1 if seed % 2 else 16)

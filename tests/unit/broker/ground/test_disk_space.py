@@ -21,7 +21,7 @@ class SomeDisk:
         self.space = DiskSpace(self._look, reserve, self.clock)
         self.changes: list[bool] = []
         self.space.on_change = lambda: self.changes.append(self.space.is_full)
-        self.space.look()
+        self.space.measure()
 
     def _look(self) -> int:
         self.looks += 1
@@ -75,11 +75,11 @@ def test_a_disk_is_full_until_clearly_more_is_free() -> None:
     disk = SomeDisk(RESERVE + MEBIBYTE)
     for free in (RESERVE - 1, RESERVE, RESERVE + 15 * MEBIBYTE, RESERVE - 5):
         disk.free = free
-        disk.space.look()
+        disk.space.measure()
         assert is_refused(disk, 1)
     assert disk.changes == [True]
     disk.free = RESERVE + 17 * MEBIBYTE
-    disk.space.look()
+    disk.space.measure()
     assert not is_refused(disk, MEBIBYTE)
     assert disk.changes == [True, False]
 
@@ -89,10 +89,10 @@ def test_a_write_that_found_no_space_where_the_system_sees_some_is_tried_again_a
     disk.space.write_failed(DiskFull("a quota"))
     assert is_refused(disk, 1)
     disk.clock.advance(9_000)
-    disk.space.look()
+    disk.space.measure()
     assert disk.space.is_full
     disk.clock.advance(1_000)
-    disk.space.look()
+    disk.space.measure()
     assert not is_refused(disk, 1)
 
 
@@ -103,7 +103,7 @@ def test_without_a_reserve_nothing_is_counted_and_only_a_failed_write_says_that_
     disk.space.write_failed(DiskFull("truly"))
     assert is_refused(disk, 1)
     disk.free = 2 * MEBIBYTE
-    disk.space.look()
+    disk.space.measure()
     assert not is_refused(disk, 1 << 30)
 
 
@@ -111,7 +111,7 @@ def test_a_disk_that_does_not_say_what_is_free_is_written_to_as_far_as_it_was_kn
     disk = SomeDisk(RESERVE + 10 * MEBIBYTE)
     disk.failure = StorageFailure("no answer")
     with pytest.raises(StorageFailure):
-        disk.space.look()
+        disk.space.measure()
     written = 0
     while not is_refused(disk, MEBIBYTE):
         written += 1

@@ -270,7 +270,7 @@ def test_a_log_that_was_put_aside_because_it_could_not_be_opened_is_not_vouched_
         one.start()
         second = one.record.incarnation
         world.run_until(lambda: in_sync_of(two, "orders") == {1, 2}, 30_000)
-        assert one.services.logs.failures == {}, "it was put aside and copied anew"
+        assert one.services.logs.failures == {}, "it was put aside and copied again"
         one.kill()
         one.start()
         assert [one.record.vouches_for(first), one.record.vouches_for(second)] == [False, True]
@@ -345,7 +345,7 @@ def test_a_process_that_finds_its_broker_registered_anew_ends() -> None:
         world.network.heal(member.host.name, STORE_NAME)
         world.run_until(lambda: not member.host.is_running, 30_000)
         assert isinstance(member.host.failures[-1], MembershipRefused)
-        assert "registered anew by another process at elsewhere:9092" in str(member.host.failures[-1])
+        assert "registered again by another process at elsewhere:9092" in str(member.host.failures[-1])
         assert second.is_serving
 
 
