@@ -15,6 +15,7 @@ from confluent_kafka import ElectionType, Producer, TopicCollection
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
+from tests.cluster.publishing import publish
 from tests.cluster.running_cluster import RunningCluster
 from tests.unit.cli.command_line import Ran
 from tests.unit.cli.command_line import martlet as run_martlet
@@ -179,13 +180,6 @@ def test_kafka_python_elects_preferred_leaders(
 # --- moves
 
 
-def publish(cluster: RunningCluster, topic: str, count: int) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5})
-    for number in range(count):
-        producer.produce(topic, str(number).encode(), key=str(number))
-    assert producer.flush(30) == 0
-
-
 def test_a_dry_run_shows_the_moves_and_changes_nothing(cluster: RunningCluster, martlet: Martlet) -> None:
     done(martlet("topic", "create", "dry", "--partitions", "4", "--replication", "1"))
     before = partitions_of(martlet, "dry")
@@ -200,7 +194,7 @@ def test_a_dry_run_shows_the_moves_and_changes_nothing(cluster: RunningCluster, 
 
 def test_partitions_move_with_their_messages_and_leaders(cluster: RunningCluster, martlet: Martlet) -> None:
     done(martlet("topic", "create", "moved", "--partitions", "6", "--replication", "1"))
-    publish(cluster, "moved", 600)
+    publish(cluster, "moved", 600, keyed=True)
     ran = done(martlet("partition", "move", "moved", "--replication", "2", "--at-once", "2"))
     assert "moved 6 partitions in" in ran.stderr
     rows = partitions_of(martlet, "moved")

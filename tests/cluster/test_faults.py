@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 
 from martlet.base.errors import ErrorCode
 from tests.cluster.links import CLIENTS, STORE, Cut
+from tests.cluster.publishing import publish
 from tests.cluster.running_cluster import RunningCluster
 
 _AFTER_LEASE_SECONDS = 2.0
@@ -43,36 +44,6 @@ def topic(cluster: RunningCluster, request: pytest.FixtureRequest) -> Iterator[s
         if not broker.is_running:
             cluster.start(number)
     cluster.wait_in_sync(name)
-
-
-def publish(
-    cluster: RunningCluster, topic: str, count: int = 1, *, seconds: float = 30, servers: str | None = None
-) -> list[int]:
-    """Publish with a patient client; the offsets."""
-    offsets: list[int] = []
-    failures: list[str] = []
-
-    def on_delivery(error: object, message: object) -> None:
-        if error is not None:
-            failures.append(str(error))
-        else:
-            offsets.append(message.offset())  # type: ignore[attr-defined]
-
-    producer = Producer(
-        {
-            "bootstrap.servers": servers or cluster.bootstrap_servers,
-            "enable.idempotence": True,
-            "message.timeout.ms": int(seconds * 1000),
-            "reconnect.backoff.max.ms": 200,
-            "log_level": 0,
-        }
-    )
-    for _ in range(count):
-        producer.produce(topic, b"message", on_delivery=on_delivery)
-    producer.flush(seconds + 5)
-    assert failures == []
-    assert len(offsets) == count
-    return offsets
 
 
 def wire_client(cluster: RunningCluster, number: int, seconds: float = 30) -> WireClient:

@@ -4,10 +4,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from martlet.broker.coordinators.internal_topic import partition_of_key
 from martlet.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
+from tests.cluster.publishing import publish
 from tests.cluster.running_cluster import RunningCluster
 
 SHARDS = 8
@@ -20,21 +21,11 @@ def cluster() -> Iterator[RunningCluster]:
         yield running
 
 
-def publish(cluster: RunningCluster, topic: str, values: range) -> None:
+def filled(cluster: RunningCluster, topic: str, values: range) -> None:
     """Make the topic, three partitions on all brokers, and fill it."""
     cluster.create_topic(topic, partitions=3, replication=3, config={"min.insync.replicas": "2"})
     cluster.wait_in_sync(topic)
-    failures: list[object] = []
-
-    def delivered(error: object, _: Message) -> None:
-        if error is not None:
-            failures.append(error)
-
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
-    for value in values:
-        producer.produce(topic, str(value), partition=value % 3, on_delivery=delivered)
-    assert producer.flush(SECONDS_MAX) == 0
-    assert failures == []
+    publish(cluster, topic, values, partition_of=lambda value: value % 3)
 
 
 def member(cluster: RunningCluster, group: str, protocol: str) -> Consumer:
@@ -76,7 +67,7 @@ def read_and_commit(consumer: Consumer, count: int) -> list[int]:
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_member_goes_on_after_its_coordinator_is_killed(cluster: RunningCluster, protocol: str) -> None:
     group = f"killed-{protocol}"
-    publish(cluster, group, range(60))
+    filled(cluster, group, range(60))
     consumer = member(cluster, group, protocol)
     try:
         seen = read_and_commit(consumer, 20)
@@ -96,7 +87,7 @@ def test_a_member_goes_on_after_its_coordinator_is_killed(cluster: RunningCluste
 
 def test_an_acknowledged_commit_is_there_after_every_broker_has_been_killed_once(cluster: RunningCluster) -> None:
     group = "kept"
-    publish(cluster, group, range(60))
+    filled(cluster, group, range(60))
     consumer = Consumer(
         {"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "enable.auto.commit": False}
     )
@@ -116,7 +107,7 @@ def test_an_acknowledged_commit_is_there_after_every_broker_has_been_killed_once
 
 def test_a_clean_stop_of_the_coordinator_is_hardly_noticed(cluster: RunningCluster) -> None:
     group = "stopped"
-    publish(cluster, group, range(30))
+    filled(cluster, group, range(30))
     consumer = member(cluster, group, "classic")
     try:
         read_and_commit(consumer, 10)

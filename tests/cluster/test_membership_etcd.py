@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from martlet.cli.exit_codes import ExitCode
+from tests.cluster.publishing import publish
 from tests.cluster.running_cluster import RunningCluster
 from tests.stores.etcd_process import EtcdProcess, free_port
 
@@ -25,17 +26,6 @@ _SECONDS_MAX = 60.0
 def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
     with RunningCluster(3, directory=tmp_path / "cluster", direct=True) as running:
         yield running
-
-
-def publish(cluster: RunningCluster, topic: str, values: range, *, idempotent: bool = True) -> None:
-    """Every message once and in order, if idempotent; else by a producer that needs no id from etcd."""
-    failures: list[object] = []
-    options = {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0}
-    producer = Producer(options | {"enable.idempotence": idempotent})
-    for value in values:
-        producer.produce(topic, str(value), on_delivery=lambda error, _: failures.append(error) if error else None)
-    assert producer.flush(_SECONDS_MAX) == 0
-    assert failures == []
 
 
 def read_all(cluster: RunningCluster, topic: str, count: int) -> list[int]:
