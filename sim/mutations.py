@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from martlet.base.ids import BrokerId, Incarnation, Member
-from martlet.broker.handlers.produce import WaitingProduce
 from martlet.broker.membership.membership import Membership
-from martlet.broker.parked import fetch as fetch_wait
-from martlet.broker.parked import replica_fetch
+from martlet.broker.parked import consumer_fetch, replica_fetch
+from martlet.broker.parked.produce import WaitingProduce
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.refused_batches import RefusedBatches
@@ -60,7 +59,7 @@ def fetches_without_epochs(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(LeaderReplica, "check_fetch", check_fetch)
     patch.setattr(replica_fetch, "diverging_epoch", lambda partition, asked: None)
-    patch.setattr(fetch_wait, "diverging_epoch", lambda partition, asked: None)
+    patch.setattr(consumer_fetch, "diverging_epoch", lambda partition, asked: None)
 
 
 def no_fetch_epoch_check(patch: pytest.MonkeyPatch) -> None:

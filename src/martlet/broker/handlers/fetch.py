@@ -19,8 +19,9 @@ from typing import Final
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.ground.request import Link, Reply
 from martlet.broker.leading.follower_authority import check_replica
+from martlet.broker.parked.consumer_fetch import ConsumerReads
 from martlet.broker.parked.fetch import WaitingFetch
-from martlet.broker.parked.replica_fetch import WaitingReplicaFetch
+from martlet.broker.parked.replica_fetch import ReplicaReads
 from martlet.broker.services import BrokerServices
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.fetch import (
@@ -50,7 +51,7 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
         return
     request = without_repeats(request)
     if request.replica.replica_id in _CONSUMER_REPLICA_IDS:
-        WaitingFetch(broker, request, link, reply).start()
+        WaitingFetch(broker, request, link, reply, ConsumerReads(broker, request, link, version)).start()
         return
     try:
         follower = check_replica(request, broker.image)
@@ -59,7 +60,7 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
         broker.metrics.count_errors(KEY, (result.error_code for *_, results in answer for result in results))
         reply.send(encode_fetch_response(version, answer, throttle_time_ms=reply.throttle()))
         return
-    WaitingReplicaFetch(broker, request, link, reply, follower).start()
+    WaitingFetch(broker, request, link, reply, ReplicaReads(broker, follower)).start()
 
 
 def refused_everywhere(

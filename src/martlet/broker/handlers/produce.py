@@ -19,29 +19,25 @@ Deviation: transactional publishes are refused with INVALID_TXN_STATE until tran
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicId
 from martlet.broker.ground.request import Link, Reply
+from martlet.broker.parked.produce import Awaited, TopicResults, WaitingProduce, count_errors, refused, send_answer
 from martlet.broker.partitions.partition import Partition
-from martlet.broker.routing.leader_hint import add_leader_hints
 from martlet.broker.services import BrokerServices
 from martlet.log.options import LogOptions
 from martlet.log.recompression import needs_recompression, recompress
-from martlet.log.validation import InvalidRecords, check_client_batch
+from martlet.log.validation import check_client_batch
 from martlet.observe.metrics import DropReason
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, read_batch_header
 from martlet.wire.compression import Compression
-from martlet.wire.leader_hints import NodeEndpoint
 from martlet.wire.produce import (
     ProducePartitionResult,
     ProduceRequest,
     ProduceTopic,
-    RecordError,
-    encode_produce_response,
     parse_produce_request,
 )
 
@@ -51,7 +47,6 @@ ADVERTISED: Final = (0, 13)
 
 _ACKS_ALLOWED: Final = (-1, 0, 1)
 _ACKS_ALL: Final = -1
-_FIRST_WITH_LEADER_HINTS: Final = 10
 LONG_CHECK_BYTES: Final = 16_384
 """A compressed batch from this size on is opened in a thread where it has to be opened at all, and one that is to be
 compressed is compressed there."""
@@ -63,24 +58,11 @@ _PASSING_REASONS: Final = (
 )
 """Those that say nothing against the batch: the same bytes may be taken a moment later."""
 
-_TopicResults = list[tuple[str | None, bytes | None, list[ProducePartitionResult]]]
-
-
 _Batch = tuple[memoryview, BatchHeader]
 """A batch as it is to be appended."""
 
 _Checked = dict[int, _Batch | ApiError]
 """Results of checks made beforehand, by the identity of the view of the batch as it came."""
-
-
-class _Awaited(NamedTuple):
-    """A batch that is appended but not acknowledged yet, and where its result stands in the answer."""
-
-    partition: Partition
-    leader_epoch: int
-    next_offset: int
-    results: list[ProducePartitionResult]
-    position: int
 
 
 def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -> None:
@@ -99,8 +81,8 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
 def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, reply: Reply, checked: _Checked) -> None:
     version = reply.header.api_version
     by_all = request.acks == _ACKS_ALL
-    answer: _TopicResults = []
-    awaited: list[_Awaited] = []
+    answer: TopicResults = []
+    awaited: list[Awaited] = []
     appended_to: set[Partition] = set()
     has_errors = False
     refusal = _refusal_of_all(broker, request)
@@ -127,13 +109,13 @@ def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, rep
                 appended = partition.append(*batch, now_ms=now_ms)
             except ApiError as error:
                 has_errors = True
-                results.append(_refused(index, error))
+                results.append(refused(index, error))
                 if error.code in _PASSING_REASONS and records is not None:
                     _remember_refusal(broker, topic, index, records, error.code)
                 continue
             next_offset = appended.last_offset + 1
             if next_offset > (partition.high_watermark if by_all else partition.watermarks.own_offset):
-                awaited.append(_Awaited(partition, partition.leader_epoch, next_offset, results, len(results)))
+                awaited.append(Awaited(partition, partition.leader_epoch, next_offset, results, len(results)))
             results.append(
                 ProducePartitionResult(
                     index, 0, appended.base_offset, appended.log_append_time_ms, partition.log.log_start_offset
@@ -145,23 +127,7 @@ def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, rep
         waiting = WaitingProduce(broker, link, reply, answer, awaited)
         waiting.wait(request.timeout_ms, by_all=by_all, has_errors=has_errors)
     else:
-        _send_answer(broker, link, reply, answer, has_errors=has_errors)
-
-
-def _send_answer(broker: BrokerServices, link: Link, reply: Reply, answer: _TopicResults, *, has_errors: bool) -> None:
-    """Answer, unless this broker has lost touch with its cluster meanwhile: then nothing is acknowledged."""
-    version = reply.header.api_version
-    if not broker.partitions.may_act():
-        lost = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker has lost touch with its cluster")
-        has_errors = True
-        for _, _, results in answer:
-            results[:] = [one if one.error_code else _refused(one.index, lost) for one in results]
-    endpoints: Sequence[NodeEndpoint] = ()
-    if has_errors:
-        _count_errors(broker, answer)
-    if has_errors and version >= _FIRST_WITH_LEADER_HINTS:
-        endpoints = add_leader_hints(broker.cluster, link, answer)
-    reply.send((encode_produce_response(version, answer, reply.throttle(), endpoints),))
+        send_answer(broker, link, reply, answer, has_errors=has_errors)
 
 
 # --- batches that must be opened to be checked, and are large
@@ -236,92 +202,6 @@ def _try_check(partition: Partition, records: memoryview, version: int, now_ms: 
         return error
 
 
-class WaitingProduce:
-    """A publish whose batches are appended and wait to be acknowledged; answered once, when all are or time is up."""
-
-    __slots__ = (
-        "_answer",
-        "_awaited",
-        "_broker",
-        "_by_all",
-        "_has_errors",
-        "_link",
-        "_outstanding",
-        "_reply",
-        "_timer",
-    )
-
-    def __init__(
-        self, broker: BrokerServices, link: Link, reply: Reply, answer: _TopicResults, awaited: Sequence[_Awaited]
-    ) -> None:
-        self._broker = broker
-        self._link = link
-        self._reply = reply
-        self._answer = answer
-        self._awaited = awaited
-        self._by_all = self._has_errors = False
-        self._outstanding = 0
-        self._timer: asyncio.TimerHandle | None = None
-
-    def wait(self, timeout_ms: int, *, by_all: bool, has_errors: bool) -> None:
-        """Ask every partition to report; `start` has seen that none is ready yet."""
-        self._by_all = by_all
-        self._has_errors = has_errors
-        for one in self._awaited:
-            partition = one.partition
-            if (
-                partition.when_committed(one.next_offset, self._reported, gives_up=True)
-                if by_all
-                else partition.watermarks.when_own(one.next_offset, self._reported)
-            ):
-                self._outstanding += 1
-        self._broker.metrics.parked_produces += 1
-        if not self._outstanding:
-            self._send()
-            return
-        self._reply.on_abandoned = self._leave
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(max(timeout_ms, 0) / 1000, self._timed_out)
-
-    def _reported(self) -> None:
-        self._outstanding -= 1
-        if not self._outstanding and not (self._reply.ready or self._reply.abandoned):
-            self._send()
-
-    def _timed_out(self) -> None:
-        if not self._reply.ready:
-            self._send()
-
-    def _send(self) -> None:
-        """Answer; what is not held by enough now was too late, or its partition is led by another broker."""
-        self._leave()
-        for one in self._awaited:
-            error = self._refusal(one)
-            if error is not None:
-                self._has_errors = True
-                index = one.results[one.position].index
-                one.results[one.position] = _refused(index, error)
-        _send_answer(self._broker, self._link, self._reply, self._answer, has_errors=self._has_errors)
-
-    def _refusal(self, one: _Awaited) -> ApiError | None:
-        """Why a batch cannot be acknowledged now; None when it can."""
-        partition = one.partition
-        if partition.closed_with is not None:
-            return partition.closed_with
-        if partition.leader is None or partition.leader_epoch != one.leader_epoch:
-            return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader changed before the batch was committed")
-        if one.next_offset <= (partition.high_watermark if self._by_all else partition.watermarks.own_offset):
-            return None
-        if self._by_all and not partition.has_enough_in_sync:
-            return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        return ApiError(ErrorCode.REQUEST_TIMED_OUT)
-
-    def _leave(self) -> None:
-        self._broker.metrics.parked_produces -= 1
-        if self._timer is not None:
-            self._timer.cancel()
-
-
 def _partition(broker: BrokerServices, topic: ProduceTopic, index: int) -> Partition:
     if topic.name is not None:
         partition = broker.partitions.get(topic.name, index)
@@ -356,22 +236,11 @@ def _refusal_of_all(broker: BrokerServices, request: ProduceRequest) -> ApiError
     return None
 
 
-def _refused(index: int, error: ApiError) -> ProducePartitionResult:
-    record_errors: tuple[RecordError, ...] = ()
-    if isinstance(error, InvalidRecords):
-        record_errors = tuple(RecordError(number, text) for number, text in error.record_errors)
-    return ProducePartitionResult(index, error.code, record_errors=record_errors, error_message=error.detail)
-
-
-def _count_errors(broker: BrokerServices, answer: _TopicResults) -> None:
-    broker.metrics.count_errors(KEY, (result.error_code for *_, results in answer for result in results))
-
-
-def _finish_unanswered(broker: BrokerServices, answer: _TopicResults, reply: Reply) -> None:
+def _finish_unanswered(broker: BrokerServices, answer: TopicResults, reply: Reply) -> None:
     reply.throttle()
     failed = next((result for _, _, results in answer for result in results if result.error_code), None)
     if failed is None:
         reply.send_nothing()
     else:
-        _count_errors(broker, answer)
+        count_errors(broker, answer)
         reply.refuse(f"a publish with acks=0 was refused: {failed.error_message}", DropReason.ACKS_0_FAILURE)

@@ -1,29 +1,27 @@
-"""A reader's fetch from arrival to answer: examine its partitions, wait while they hold too little, read, answer.
+"""A fetch from arrival to answer: examine its partitions, wait while they hold too little, read, answer.
 
-Leaders and followers both serve readers up to their high watermark, and readers of committed data up to their last
-stable offset; a leader names a follower in the reader's rack
-where there is one. The fetches of followers go on from here in `replica_fetch.py`.
+What a partition gives depends on who reads: a consumer (`consumer_fetch.py`) or a follower (`replica_fetch.py`), each a
+`Reads` that this machine is given. Examining costs no disk access: partitions say where bytes lie and how many. Bytes
+are read once, when the answer goes out: on the event loop where they are in the page cache, in a thread where they are
+not.
 
-Examining them costs no disk access: partitions say where bytes lie and how many. Bytes are read once, when the answer
-goes out: on the event loop where they are in the page cache, in a thread where they are not.
+Proved by: tests/unit/broker/parked/test_follower_reads.py, tests/unit/broker/parked/test_replica_fetch.py
 """
 
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from martlet.base.errors import ApiError, ErrorCode, StorageFailure
 from martlet.base.ids import TopicId
 from martlet.broker.ground.request import Link, Reply
 from martlet.broker.partitions.partition import Partition
-from martlet.broker.partitions.watermarks import READ_UNCOMMITTED
+from martlet.broker.partitions.watermarks import ChangeWaiters
 from martlet.broker.routing.leader_hint import add_leader_hints
-from martlet.broker.routing.read_replica import preferred_read_replica
 from martlet.broker.services import BrokerServices
 from martlet.log.log_slice import LogSlice
 from martlet.wire.api_keys import ApiKey
-from martlet.wire.compression import Compression
 from martlet.wire.fetch import (
     EpochEndOffset,
     FetchPartition,
@@ -33,10 +31,6 @@ from martlet.wire.fetch import (
 )
 from martlet.wire.leader_hints import NodeEndpoint
 
-_FIRST_FROM_FOLLOWERS: Final = 11
-"""Readers of older versions do not know that followers can serve them."""
-_FIRST_WITH_ZSTD: Final = 10
-"""Readers of older versions could do nothing with what a topic of `compression.type=zstd` holds."""
 _WAIT_MS_MAX: Final = 300_000
 """A fetch waits no longer than this whatever it asks for, so that an abandoned one cannot stay for ever."""
 
@@ -56,28 +50,67 @@ class _Found(NamedTuple):
 class FetchAttempt:
     """What one pass over the partitions of a request has found."""
 
-    __slots__ = ("answer", "complete", "found", "has_errors", "partitions", "size")
+    __slots__ = ("answer", "bytes_max", "complete", "found", "has_errors", "partitions", "results", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int) -> None:
         self.answer: _TopicResults = []
+        self.results: list[FetchPartitionResult] = []
+        """Those of the topic that is being examined."""
         self.found: list[_Found] = []
         self.partitions: list[Partition] = []
+        self.bytes_max = bytes_max
         self.size = 0
         self.has_errors = False
         self.complete = False
         """Something that must not wait: an error, a divergence, or a partition that gave all it may."""
 
+    def include(self, partition: Partition, asked: FetchPartition, end_offset: int) -> None:
+        """The result that comes next is to hold what lies below `end_offset`, as far as the limits allow."""
+        limit = min(max(self.bytes_max - self.size, 0), asked.partition_max_bytes)
+        piece = partition.log.locate(
+            asked.fetch_offset, max_bytes=limit, end_offset=end_offset, at_least_one=not self.size
+        )
+        if piece.size:
+            self.size += piece.size
+            self.complete = self.complete or piece.is_final
+            self.found.append(_Found(partition, partition.leader_epoch, piece, self.results, len(self.results)))
+
+
+class Reads(Protocol):
+    """What one kind of reader gets of a partition, and what it waits for."""
+
+    def begin(self) -> None:
+        """Another attempt begins."""
+        ...
+
+    def examine(self, attempt: FetchAttempt, topic: str, asked: FetchPartition) -> FetchPartitionResult | None:
+        """The result for one partition without its records; None leaves it out of the answer."""
+        ...
+
+    def changes(self, partition: Partition) -> ChangeWaiters:
+        """What wakes this reader while it waits."""
+        ...
+
+    def sent(self, partition: Partition, size: int) -> None:
+        """The answer holds this number of bytes of the partition."""
+        ...
+
+    def answered(self) -> None:
+        """The answer is about to go out."""
+        ...
+
 
 class WaitingFetch:
     """A fetch that is being served; answered exactly once."""
 
-    __slots__ = ("_broker", "_link", "_parked", "_reply", "_request", "_retry_scheduled", "_timer")
+    __slots__ = ("_broker", "_link", "_parked", "_reads", "_reply", "_request", "_retry_scheduled", "_timer")
 
-    def __init__(self, broker: BrokerServices, request: FetchRequest, link: Link, reply: Reply) -> None:
+    def __init__(self, broker: BrokerServices, request: FetchRequest, link: Link, reply: Reply, reads: Reads) -> None:
         self._broker = broker
         self._request = request
         self._link = link
         self._reply = reply
+        self._reads = reads
         self._parked: FetchAttempt | None = None
         """What was found last, while the fetch waits."""
         self._retry_scheduled = False
@@ -98,26 +131,26 @@ class WaitingFetch:
         return attempt.complete or attempt.size >= request.min_bytes or request.max_wait_ms <= 0 or not request.topics
 
     def _attempt(self) -> FetchAttempt:
-        attempt = FetchAttempt()
-        broker = self._broker
-        bytes_left = min(self._request.max_bytes, broker.settings.fetch_bytes_max)
+        broker, reads = self._broker, self._reads
+        attempt = FetchAttempt(min(self._request.max_bytes, broker.settings.fetch_bytes_max))
         may_act = broker.partitions.may_act()
+        reads.begin()
         for topic in self._request.topics:
             name = topic.topic
             if name is None:
                 known = broker.image.topic_by_id(TopicId(topic.topic_id or b""))
                 name = known.name if known is not None else None
-            results: list[FetchPartitionResult] = []
+            results = attempt.results = []
             for asked in topic.partitions:
                 try:
                     if not may_act:
                         broker.partitions.check_acting()
                     if name is None:
                         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-                    result = self._examine(attempt, name, asked, results, max(bytes_left - attempt.size, 0))
+                    result = reads.examine(attempt, name, asked)
                 except ApiError as error:
                     attempt.complete = attempt.has_errors = True
-                    result = FetchPartitionResult(asked.partition, _told_to_readers(error.code))
+                    result = FetchPartitionResult(asked.partition, _code_for_readers(error.code))
                 except StorageFailure as failure:
                     attempt.complete = True
                     result = self._failed(attempt, attempt.partitions[-1], asked.partition, failure)
@@ -127,72 +160,12 @@ class WaitingFetch:
                 attempt.answer.append((topic.topic, topic.topic_id, results))
         return attempt
 
-    def _examine(
-        self,
-        attempt: FetchAttempt,
-        topic: str,
-        asked: FetchPartition,
-        results: list[FetchPartitionResult],
-        bytes_left: int,
-    ) -> FetchPartitionResult | None:
-        """The result for one partition without its records; None leaves it out of the answer."""
-        table = self._broker.partitions
-        version = self._reply.header.api_version
-        may_follow = version >= _FIRST_FROM_FOLLOWERS
-        partition = (table.readable if may_follow else table.get)(topic, asked.partition)
-        attempt.partitions.append(partition)
-        partition.check_online()
-        partition.check_leader_epoch(asked.current_leader_epoch)
-        log = partition.log
-        if version < _FIRST_WITH_ZSTD and log.options.compression == Compression.ZSTD:
-            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        if partition.leader is None:
-            _check_reaches(partition, asked.fetch_offset)
-        diverging = diverging_epoch(partition, asked)
-        if diverging is not None:
-            attempt.complete = True
-            return FetchPartitionResult(asked.partition, diverging_epoch=diverging)
-        isolation = self._request.isolation_level
-        answer = FetchPartitionResult(
-            asked.partition,
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.watermarks.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            # None could be aborted: publishes in transactions are refused.
-            aborted_transactions=None if isolation == READ_UNCOMMITTED else (),
-        )
-        if partition.leader is not None and self._request.rack_id:
-            nearer = preferred_read_replica(
-                partition,
-                self._broker.image,
-                rack=self._request.rack_id,
-                listener=self._link.listener.name,
-                fetch_offset=asked.fetch_offset,
-            )
-            if nearer is not None:
-                attempt.complete = True
-                return answer._replace(preferred_read_replica=nearer)
-        limit = min(bytes_left, asked.partition_max_bytes)
-        end_offset = partition.watermarks.readable_end(isolation)
-        piece = log.locate(asked.fetch_offset, max_bytes=limit, end_offset=end_offset, at_least_one=not attempt.size)
-        self._take(attempt, partition, piece, results)
-        return answer
-
-    def _take(
-        self, attempt: FetchAttempt, partition: Partition, piece: LogSlice, results: list[FetchPartitionResult]
-    ) -> None:
-        """Note that the result which comes next in `results` is to hold this piece."""
-        if piece.size:
-            attempt.size += piece.size
-            attempt.complete = attempt.complete or piece.is_final
-            attempt.found.append(_Found(partition, partition.leader_epoch, piece, results, len(results)))
-
     # --- waiting
 
     def _park(self, attempt: FetchAttempt) -> None:
         self._parked = attempt
         for partition in attempt.partitions:
-            self._wait_on(partition)
+            self._reads.changes(partition).add(self._changed)
         self._reply.on_abandoned = self._unpark
         self._broker.metrics.parked_fetches += 1
         wait_ms = min(self._request.max_wait_ms, _WAIT_MS_MAX)
@@ -216,9 +189,9 @@ class WaitingFetch:
             before, self._parked = self._parked, attempt
             if attempt.partitions != before.partitions:  # a topic was deleted and created again
                 for partition in before.partitions:
-                    self._leave(partition)
+                    self._reads.changes(partition).remove(self._changed)
                 for partition in attempt.partitions:
-                    self._wait_on(partition)
+                    self._reads.changes(partition).add(self._changed)
 
     def _waited_enough(self) -> None:
         attempt = self._parked
@@ -233,14 +206,8 @@ class WaitingFetch:
             self._broker.metrics.parked_fetches -= 1
         if self._parked is not None:
             for partition in self._parked.partitions:
-                self._leave(partition)
+                self._reads.changes(partition).remove(self._changed)
             self._parked = None
-
-    def _wait_on(self, partition: Partition) -> None:
-        partition.watermarks.readers.add(self._changed)
-
-    def _leave(self, partition: Partition) -> None:
-        partition.watermarks.readers.remove(self._changed)
 
     # --- reading and answering
 
@@ -265,14 +232,14 @@ class WaitingFetch:
                     found.partition.log.find_damage_at(found.slice)
                 found.results[found.position] = self._failed(attempt, found.partition, result.partition, content)
                 continue
-            self._count(found.partition, len(content))
+            self._reads.sent(found.partition, len(content))
             found.results[found.position] = result._replace(records=content)
         endpoints: Sequence[NodeEndpoint] = ()
         if attempt.has_errors:
             endpoints = add_leader_hints(self._broker.cluster, self._link, attempt.answer)
             codes = (result.error_code for *_, results in attempt.answer for result in results)
             self._broker.metrics.count_errors(ApiKey.FETCH, codes)
-        self._answered()
+        self._reads.answered()
         version, throttle_ms = self._reply.header.api_version, self._reply.throttle()
         self._reply.send(
             encode_fetch_response(version, attempt.answer, throttle_time_ms=throttle_ms, node_endpoints=endpoints)
@@ -283,14 +250,6 @@ class WaitingFetch:
     ) -> FetchPartitionResult:
         attempt.has_errors = True
         return FetchPartitionResult(index, self._broker.partitions.damage.read_failed(partition, failure))
-
-    def _count(self, partition: Partition, size: int) -> None:
-        counters = partition.counters
-        counters.bytes_out += size
-        counters.fetches += 1
-
-    def _answered(self) -> None:
-        """The answer is about to go out."""
 
 
 def diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
@@ -306,17 +265,7 @@ def diverging_epoch(partition: Partition, asked: FetchPartition) -> EpochEndOffs
     return None
 
 
-def _check_reaches(partition: Partition, offset: int) -> None:
-    """What a follower does not have, or does not know to be committed, its leader may: the reader is to ask there.
-
-    A copy may fall behind its readers, as on a new disk, and says neither OFFSET_OUT_OF_RANGE then nor that the
-    reader's history has parted from its own: who takes either for the last word starts over, or skips messages.
-    """
-    if offset > partition.high_watermark:
-        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
-
-
-def _told_to_readers(code: ErrorCode) -> ErrorCode:
+def _code_for_readers(code: ErrorCode) -> ErrorCode:
     # Consumers do not expect to hear from a fetch that there is no leader; this makes them search for one.
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.LEADER_NOT_AVAILABLE else code
 

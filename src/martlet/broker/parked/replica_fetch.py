@@ -1,57 +1,41 @@
-"""A follower's fetch from arrival to answer: it proves what the follower holds, and gets all the leader has.
+"""What a follower's fetch proves and gets: it shows what the follower holds, and gets all the leader has.
 
-Unlike a reader's fetch it is served up to the end of the log, is woken by appends, and is answered at once when the
-leader knows of a higher high watermark than the follower. What the follower holds is taken note of once, on arrival,
-and only where its history agrees with the leader's: a diverging fetch proves nothing. A partition of which there is
-nothing new to tell is left out of the answer, because a follower may ask for thousands and hear of few.
+Unlike a consumer's it is served up to the end of the log, is woken by appends, and is answered at once when the leader
+knows of a higher high watermark than the follower. What the follower holds is noted once, on arrival, and only where
+its history agrees with the leader's: a diverging fetch proves nothing. A partition without anything new is left out of
+the answer, because a follower may fetch thousands and hear of few.
 
 Proved by: tests/unit/broker/parked/test_replica_fetch.py
 """
 
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import Member
-from martlet.broker.ground.request import Link, Reply
-from martlet.broker.parked.fetch import FetchAttempt, WaitingFetch, diverging_epoch
+from martlet.broker.parked.fetch import FetchAttempt, diverging_epoch
 from martlet.broker.partitions.partition import Partition
+from martlet.broker.partitions.watermarks import ChangeWaiters
 from martlet.broker.services import BrokerServices
 from martlet.replication.leader import FollowerProgress
-from martlet.wire.fetch import (
-    UNKNOWN_HIGH_WATERMARK,
-    FetchPartition,
-    FetchPartitionResult,
-    FetchRequest,
-)
+from martlet.wire.fetch import UNKNOWN_HIGH_WATERMARK, FetchPartition, FetchPartitionResult
 
 
-class WaitingReplicaFetch(WaitingFetch):
-    """The fetch of one follower, for all partitions that it follows from here."""
+class ReplicaReads:
+    """The `Reads` of one follower's fetch, for all partitions that it follows from here."""
 
-    __slots__ = ("_follower", "_has_arrived", "_now_ms", "_sending")
+    __slots__ = ("_attempts", "_broker", "_follower", "_now_ms", "_sending")
 
-    def __init__(
-        self, broker: BrokerServices, request: FetchRequest, link: Link, reply: Reply, follower: Member
-    ) -> None:
-        super().__init__(broker, request, link, reply)
+    def __init__(self, broker: BrokerServices, follower: Member) -> None:
+        self._broker = broker
         self._follower = follower
-        self._has_arrived = False
+        self._attempts = 0
         self._now_ms = broker.clock.monotonic_ms()
         self._sending: list[tuple[FollowerProgress, int]] = []
         """The high watermarks that the answer holds."""
 
-    def _attempt(self) -> FetchAttempt:
+    def begin(self) -> None:
+        self._attempts += 1
         self._sending.clear()
-        attempt = super()._attempt()
-        self._has_arrived = True
-        return attempt
 
-    def _examine(
-        self,
-        attempt: FetchAttempt,
-        topic: str,
-        asked: FetchPartition,
-        results: list[FetchPartitionResult],
-        bytes_left: int,
-    ) -> FetchPartitionResult | None:
+    def examine(self, attempt: FetchAttempt, topic: str, asked: FetchPartition) -> FetchPartitionResult | None:
         partition = self._broker.partitions.get(topic, asked.partition)
         attempt.partitions.append(partition)
         leader = partition.check_leading()
@@ -68,7 +52,7 @@ class WaitingReplicaFetch(WaitingFetch):
             # Beyond the end with no history to compare: an empty copy, which can begin again where our log does.
             attempt.complete = attempt.has_errors = True
             return FetchPartitionResult(asked.partition, ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=start_offset)
-        if not self._has_arrived:
+        if self._attempts == 1:
             partition.replica_fetched(
                 self._follower,
                 leader_epoch=asked.current_leader_epoch,
@@ -77,9 +61,7 @@ class WaitingReplicaFetch(WaitingFetch):
                 log_start_offset=asked.log_start_offset,
             )
         if fetch_offset < end_offset:
-            limit = min(bytes_left, asked.partition_max_bytes)
-            piece = log.locate(fetch_offset, max_bytes=limit, end_offset=end_offset, at_least_one=not attempt.size)
-            self._take(attempt, partition, piece, results)
+            attempt.include(partition, asked, end_offset)
         watermark = partition.high_watermark
         progress = leader.follower(self._follower.broker)
         known = asked.high_watermark
@@ -96,15 +78,12 @@ class WaitingReplicaFetch(WaitingFetch):
             asked.partition, 0, watermark, partition.watermarks.last_stable_offset, start_offset
         )
 
-    def _wait_on(self, partition: Partition) -> None:
-        partition.watermarks.followers.add(self._changed)
+    def changes(self, partition: Partition) -> ChangeWaiters:
+        return partition.watermarks.followers
 
-    def _leave(self, partition: Partition) -> None:
-        partition.watermarks.followers.remove(self._changed)
-
-    def _count(self, partition: Partition, size: int) -> None:
+    def sent(self, partition: Partition, size: int) -> None:
         partition.counters.replica_bytes_out += size
 
-    def _answered(self) -> None:
+    def answered(self) -> None:
         for progress, watermark in self._sending:
             progress.sent_high_watermark = watermark
