@@ -27,7 +27,7 @@ from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
 from martlet.broker.administration.config_admin import ConfigAdmin
 from martlet.broker.administration.controller import Controller, ControllerOptions
-from martlet.broker.administration.damaged_replicas import DamagedCopies
+from martlet.broker.administration.damaged_replicas import DamagedReplicas
 from martlet.broker.administration.log_end_reports import LogEndReports
 from martlet.broker.administration.partition_admin import PartitionAdmin
 from martlet.broker.administration.producer_ids import ProducerIdPool
@@ -194,7 +194,7 @@ class BrokerApp:
         topic_admin = await self._make_topic_admin(changes, me, topic_settings)
         partitions = PartitionTable(me, image, logs, topic_settings, self._metrics, self._clock, self.fail)
         self._connect_partitions(partitions, membership, space)
-        damaged = DamagedCopies(me, partitions, commits, topic_settings.layers, self.fail)
+        damaged = DamagedReplicas(me, partitions, commits, topic_settings.layers, self.fail)
         partitions.damage.on_damaged = damaged.found
         await self._open_partitions(feed, logs, partitions)
         self._run(damaged)

@@ -29,7 +29,7 @@ _FIXED: Final = (
     _read_only("fetch.max.bytes", _INT, "57671680", "Largest answer to one fetch."),
     _read_only("log.cleaner.enable", _BOOLEAN, "true", "Whether compacted topics are compacted."),
     _read_only("log.flush.offset.checkpoint.interval.ms", _INT, "5000", "Time between writes of the recovery points."),
-    _read_only("log.retention.check.interval.ms", _LONG, "300000", "Time between looks for segments to delete."),
+    _read_only("log.retention.check.interval.ms", _LONG, "300000", "Time between checks for segments to delete."),
     _read_only("log.retention.hours", _INT, "168", "Age beyond which segments are deleted, unless set in finer units."),
     _read_only("log.retention.minutes", _INT, None, "Age beyond which segments are deleted, unless set in ms."),
     _read_only("log.roll.hours", _INT, "168", "Age at which a new segment is begun, unless set in ms."),
@@ -39,7 +39,7 @@ _FIXED: Final = (
 )
 
 _STATED: Final = (
-    ("advertised.listeners", _STRING, "Addresses told to clients."),
+    ("advertised.listeners", _STRING, "Addresses given to clients."),
     ("broker.id", _INT, "Number of this broker, unique in its cluster."),
     ("broker.rack", _STRING, "Failure zone of this broker."),
     ("group.initial.rebalance.delay.ms", _INT, "Time a new group waits for more members before its first assignment."),
@@ -72,7 +72,7 @@ _HONOURED: Final = (
         type=_INT,
         default=None,
         check=between(1),
-        doc="Connections served at once, at most what the system's limit of open files leaves room for.",
+        doc="Connections served at once, at most what the system's limit of open files allows.",
         only_when_set=True,
     ),
     ConfigDef(
@@ -89,7 +89,7 @@ _HONOURED: Final = (
     ),
     _changeable(
         "log.cleaner.backoff.ms", _LONG, 15_000, between(0),
-        "Time between looks for segments to compact, at least 50 ms.",
+        "Time between checks for segments to compact, at least 50 ms.",
     ),
     _changeable(
         "producer.id.expiration.ms", _INT, 86_400_000, between(1),

@@ -1,18 +1,13 @@
 """Which value is in force: what a topic, a broker or a group sets itself, what it inherits, and the default.
 
-Rules: pure lookups over the tables; changing settings is in `config_changes.py`.
+Rules: pure lookups over the tables; changing settings is in `changes.py`. A broker's settings come in three layers,
+later ones losing: changed at run time for this broker, changed at run time for the whole cluster, given at start. A
+topic's setting is the topic's own, else the first of the broker's names for it that any layer sets, else the default;
+so is a group's. The synonyms shown are Kafka's: of the names at the broker the first one and those after it, and so
+none at all while only an older name, such as `log.retention.hours`, gives the value.
 
-How it works. A broker's settings come in three layers, later ones losing: changed at run time for this broker,
-changed at run time for the whole cluster, given at start. A topic's setting is the topic's own, else the first of the
-broker's names for it that any layer sets, else the default; so is a group's. Everything is looked up when asked for,
-because there are thousands of topics and few of them are ever asked.
-
-The synonyms shown are Kafka's: of the names at the broker the first one and those after it, and so none at all while
-only an older name, such as `log.retention.hours`, gives the value.
-
-Invariant: (CFG-1) every value handed out was read by its definition without complaint: a stored value that this version
+Invariant: CFG-1 every value handed out was read by its definition without complaint: a stored value that this version
 refuses (another version wrote it) counts as not set.
-
 Proved by: tests/unit/configs/test_effective.py
 """
 

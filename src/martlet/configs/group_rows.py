@@ -47,7 +47,7 @@ _ROWS: Final = (
     ),
     _Row(
         "consumer.heartbeat.interval.ms", 5_000, 1, 5_000, 15_000,
-        "How often members of a consumer group are told to send a heartbeat.",
+        "How often members of a consumer group are asked to send a heartbeat.",
     ),
     _Row(
         "consumer.session.timeout.ms", 45_000, 1, 45_000, 60_000,

@@ -1,7 +1,7 @@
 """What Kafka 4.3 fixes at the start of a broker and Martlet does not have, by name.
 
 A tool that tries to set one of these at run time gets from both the same answer: it cannot be changed while the broker
-runs. Without the names they would look like unknown ones, which a broker takes.
+runs. Without the names they would seem unknown, which a broker takes.
 """
 
 from typing import Final

@@ -1,17 +1,11 @@
 """The tables of configurations: `TOPIC_CONFIGS`, `BROKER_CONFIGS` and `GROUP_CONFIGS`, under Kafka's names.
 
-Rules: data only. Most topic configurations have a twin at the broker, often under an older name (`retention.ms` and
-`log.retention.ms`): the twin is the default of every topic that does not set its own and can be changed at run time.
-A broker's other settings are in `broker_config_rows.py`, those of groups in `group_config_rows.py`.
-
-Everything that Kafka 4.3 lets its tools set is here, and `effect` says what becomes of it. What only says how Kafka
-does its work inside, or is about something that Martlet does not have, is taken and has no effect; what promises
-something that Martlet would silently not do (a limit, encryption) is refused with the reason. Martlet's own names begin
-with `martlet.`. Defaults are Kafka's except for the flush settings, which only work together with `martlet.flush`, and
-for what an operator sees no difference in.
-
-A configuration marked `only_when_set` tells about something that may not exist; it is shown when it has a value, and
-never invented. `docs/settings.md` is these tables in prose, and a test keeps the two equal.
+Rules: data only. Most topic configurations have a twin at the broker, often under an older name: the default of every
+topic that does not set its own. A broker's other settings are in `broker_rows.py`, those of groups in `group_rows.py`.
+Everything that Kafka 4.3 lets its tools set is here, and `effect` says what becomes of it: what only tunes Kafka's
+insides is taken without effect, what promises something that Martlet would not do is refused with the reason. Defaults
+are Kafka's except for the flush settings, which work together with `martlet.flush`. A configuration marked
+`only_when_set` is shown when it has a value. `docs/settings.md` is these tables in prose.
 
 Proved by: tests/unit/configs/test_effective.py, tests/tidy/test_settings_table.py
 """

@@ -1,10 +1,10 @@
-"""Takes damaged copies on this broker out of all that counts on them, so that they can be copied again.
+"""Takes damaged replicas on this broker out of all that counts on them, so that they can be copied again.
 
-Rules: what may be stored is decided by `plan_resignation`; here is only the way to the store. The copy itself is
+Rules: what may be stored is decided by `plan_resignation`; here is only the way to the store. The replica itself is
 replaced by the partition table, when the image says that nothing counts on it any more, whatever brought that about.
 
-How it works: the table knows which copies are damaged, from a first fault until it has another copy in that place, or
-none. Each is tried once a second: a complete replica may come back, and an answer that was lost shows in the image.
+How it works: the table knows which replicas are damaged, from a first fault until it has another replica in that place,
+or none. Each is tried once a second: a complete replica may come back, and an answer that was lost shows in the image.
 
 Proved by: tests/unit/broker/administration/test_damaged_copies.py
 """
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 _RETRY_SECONDS: Final = 1.0
 
 
-class DamagedCopy(Protocol):
+class DamagedReplica(Protocol):
     """A partition as far as its damage goes."""
 
     @property
@@ -37,12 +37,12 @@ class DamagedCopy(Protocol):
 
 
 class DamagedTable(Protocol):
-    """Where the copies on this broker are found."""
+    """Where the replicas on this broker are found."""
 
-    def damaged(self) -> Sequence[DamagedCopy]: ...
+    def damaged(self) -> Sequence[DamagedReplica]: ...
 
 
-class DamagedCopies:
+class DamagedReplicas:
     """One task from `start` to `aclose`."""
 
     def __init__(
@@ -62,7 +62,7 @@ class DamagedCopies:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="martlet-damaged-copies")
+        self._task = asyncio.create_task(self._run(), name="martlet-damaged-replicas")
         self._task.add_done_callback(self._ended)
 
     async def aclose(self) -> None:
@@ -70,19 +70,19 @@ class DamagedCopies:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    def found(self, copy: DamagedCopy) -> bool:
-        """This copy is damaged; whether it can be given up as things are. Where it cannot yet, it is tried again."""
+    def found(self, replica: DamagedReplica) -> bool:
+        """This replica is damaged; whether it can be given up as things are. Where it cannot yet, it is tried again."""
         self._wake.set()
-        return self._plan(copy.name) is not None
+        return self._plan(replica.name) is not None
 
     # --- the task
 
     async def _run(self) -> None:
         while True:
-            for copy in self._table.damaged():
-                plan = self._plan(copy.name)
+            for replica in self._table.damaged():
+                plan = self._plan(replica.name)
                 if plan is not None:
-                    await self._commit(copy.name, plan)
+                    await self._commit(replica.name, plan)
             if self._table.damaged():
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
@@ -106,7 +106,7 @@ class DamagedCopies:
             with contextlib.suppress(StoreUnavailable, DiskFull):
                 await self._commits.catch_up()
         except (StoreUnavailable, DiskFull) as error:
-            logger.debug("the damaged copy of %s is given up later: %s", name, error)
+            logger.debug("the damaged replica of %s is given up later: %s", name, error)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

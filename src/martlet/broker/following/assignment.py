@@ -118,7 +118,7 @@ class ReplicaFetching:
     def _watch(self) -> None:
         self._context.metrics.watch_table(
             "martlet_following_lag_messages",
-            "Committed messages that copies on this broker lack, by topic.",
+            "Committed messages that replicas on this broker lack, by topic.",
             ("topic",),
             self._lag_rows,
         )

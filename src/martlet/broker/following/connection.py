@@ -77,7 +77,7 @@ class FetcherContext:
     throttle: ReplicaThrottle = field(default_factory=lambda: ReplicaThrottle(0))
     """For everything that is not in sync."""
     move_throttle: ReplicaThrottle = field(default_factory=lambda: ReplicaThrottle(0))
-    """For those copies, not in sync, that their topic's settings name."""
+    """For those replicas, not in sync, that their topic's settings name."""
 
 
 class RequestSource(Protocol):

@@ -1,20 +1,14 @@
-"""Copies everything this broker follows from one leader: what to ask for when, and what to do with each answer.
+"""Fetches all that this broker follows from one leader: what to ask for when, and what to do with each answer.
 
-How it works: a round asks for all partitions that can be asked for, waits for the answer and carries it out partition
-by partition. What is held back (trouble, a flush that is not over, the throttle) is left out, and the leader is
-asked to answer sooner, so that nothing waits for a long poll it is not part of. A partition that begins to be followed
-while the leader holds an idle poll is not kept waiting either: the connection is dropped and opened again.
+A round asks for every partition that is not held back (by trouble, a flush that is not over, the throttle) and carries
+the answer out partition by partition; while something is held back the leader is asked to answer sooner. A partition
+newly followed does not wait for the end of an idle poll: the connection is dropped. Where many are followed, those that
+are written to (the busy ones) are fetched over a connection of their own, because a round costs both brokers something
+for each partition in it. A partition may be in two requests for a moment; the second answer is then out of date.
 
-A round costs both brokers something for each partition in it, also for those without news. So where many are followed,
-those that are written to (the busy ones) move to a connection of their own, and back when they have been quiet for a
-while. A partition stays in the requests of one connection until the other has taken it over; two answers for it do no
-harm, because the second is an answer to something that is not true any more.
-
-Rules: FOL-1 trouble with one partition pauses that partition, for a second at most, until its role changes. Nothing is
-given up for ever: an answer such as "not leader" may come from a leader that has not heard of its election yet.
-FOL-2 this is one of the named supervisors that may catch everything: a fault that one partition brings up must
-not stop the others; a broken invariant goes to the loop's exception handler.
-
+Rules: FOL-1 trouble with one partition pauses it alone, for a second at most; nothing is given up for ever: "not
+leader" may come from a leader that has not heard of its election yet. FOL-2 this is one of the named supervisors that
+may catch everything: one partition's fault must not stop the others.
 Proved by: tests/unit/broker/following/test_fetcher.py, tests/unit/broker/following/test_assignment.py
 """
 
@@ -46,7 +40,7 @@ _BUSY_WITHIN_SECONDS: Final = 1.0
 """A partition that gets data twice within this time is a busy one."""
 _QUIET_AFTER_SECONDS: Final = 2.0
 _THROTTLED_BYTES_MIN: Final = 65_536
-"""What is asked for at once however slow copies may be, because others may be in the same request."""
+"""What is asked for at once however slow copying may be, because others may be in the same request."""
 _TURN_BYTES: Final = 1 << 20
 """After appending so much the event loop gets its turn."""
 
@@ -141,7 +135,7 @@ class ReplicaFetcher:
         now = asyncio.get_running_loop().time()
         ready: list[Followed] = []
         wait_seconds: float | None = None
-        # Without space no more than shows that there is something to copy, and that this copy still follows.
+        # Without space no more than shows that there is something to copy, and that this replica still follows.
         bytes_max = self._context.options.bytes_max if self._context.ports.has_space() else 1
         for followed in partitions:
             if not followed.is_followed_from(self.leader):
@@ -202,7 +196,7 @@ class ReplicaFetcher:
         return max((throttle.wait_seconds(now) for throttle in self._throttles(followed)), default=0.0)
 
     def _throttles(self, followed: Followed) -> list[ReplicaThrottle]:
-        """Which throttles are for this partition: none for a copy that is in sync."""
+        """Which throttles are for this partition: none for a replica that is in sync."""
         context = self._context
         if not (context.throttle.limits or context.move_throttle.limits):
             return []

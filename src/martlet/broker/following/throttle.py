@@ -1,6 +1,6 @@
 """A limit on the bytes per second with which replicas that are behind catch up: a bucket that refills with time.
 
-Rules: pure; time comes as seconds of whatever clock the caller goes by. The limit is for copies that are not in sync
+Rules: pure; time comes as seconds of whatever clock the caller goes by. The limit is for replicas that are not in sync
 yet, so that filling a new replica leaves bandwidth for clients. Those in sync are never held back: they would not stay
 so.
 

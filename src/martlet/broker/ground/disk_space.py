@@ -1,19 +1,12 @@
 """How much may still be written to the disk with the logs, and whether it counts as full.
 
-Rules: what messages take is counted before it is written; what everything else takes is seen at the next measurement.
-One is a call of the operating system that takes microseconds, so most appends do without: it is made once a second, and
-sooner whenever an eighth of what the last one saw has been given away, because other brokers may write to the same disk
-as fast. So messages never take the reserve, however fast they come; it is left to what has to be written on a full disk
-too: checkpoints, indexes, compaction.
+What messages take is counted before it is written, so they never take the reserve, which is left to checkpoints,
+indexes and compaction; what everything else takes is seen at the next measurement. One is made each second, and sooner
+when an eighth of what the last one saw has been given away. A full disk counts as full until clearly more is free,
+because its broker's leaderships are handed over, and a word that changes twice a second helps no broker. A write may
+find no space where the system sees some (a quota); that is tried again after a while.
 
-A disk is full when a message would take from the reserve, when others have taken from it, or when a write found no
-space. It counts as full until clearly more is free, because a broker that is full has its leaderships handed over, and
-a word that changes twice a second helps none of them. A write may find no space where the system sees some (a quota);
-that is tried again after a while.
-
-Invariant: DSK-1 no claim is granted that leaves less than the reserve, as far as measurements and earlier claims can
-tell.
-
+Invariant: DSK-1 no claim is granted that leaves less than the reserve, as far as measurements and earlier claims tell.
 Proved by: tests/unit/broker/ground/test_disk_space.py, tests/broker/test_disk_full.py
 """
 

@@ -2,7 +2,7 @@
 
 - A partition with one replica has no log before it is first used; it lies here all the same, with size 0. One whose log
   cannot be opened is left out: nothing true can be said of it.
-- The lag of a follower is how many committed messages its copy lacks; a leader has none.
+- The lag of a follower is how many committed messages its replica lacks; a leader has none.
 - v4 adds the size of the volume and what is free; v5 cordoning, which does not exist here.
 """
 

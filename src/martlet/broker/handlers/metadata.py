@@ -82,7 +82,7 @@ def describe_topic(broker: BrokerServices, topic: TopicRecord, present: Present)
 
 
 def describe_partition(record: PartitionRecord, present: Present) -> MetadataResponsePartition:
-    """Who leads, who holds copies, whose copies cannot be reached now."""
+    """The leader, the replicas, and those of them that cannot be reached now."""
     leader = leader_of(record, present)
     return MetadataResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader is None else ErrorCode.NONE,

@@ -135,7 +135,7 @@ class LeaseKeeper:
         self._held = None
 
     async def aclose(self) -> None:
-        """Stop renewing and give the lease back, which tells everybody at once that this process is gone."""
+        """Stop renewing and give the lease back, which shows all brokers at once that this process is gone."""
         if self._renewals is not None:
             await self._renewals.aclose()
         if self._regaining is not None:

@@ -409,7 +409,7 @@ class Membership:
         return replace(states, leaving=states.leaving | {self._id})
 
     async def aclose(self) -> None:
-        """Give the lease back; from here on the process is gone for everybody."""
+        """Give the lease back; from here on the process is gone for all brokers."""
         if self._following_disk is not None:
             self._following_disk.cancel()
             await asyncio.gather(self._following_disk, return_exceptions=True)

@@ -49,7 +49,7 @@ class ReplicaReads:
                 attempt.complete = True
                 return FetchPartitionResult(asked.partition, diverging_epoch=diverging)
         if not start_offset <= fetch_offset <= end_offset:
-            # Beyond the end with no history to compare: an empty copy, which can begin again where our log does.
+            # Beyond the end with no history to compare: an empty replica, which can begin again where our log does.
             attempt.complete = attempt.has_errors = True
             return FetchPartitionResult(asked.partition, ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=start_offset)
         if self._attempts == 1:

@@ -78,7 +78,7 @@ class DamageReports:
             logger.error("%s is damaged and will be copied again from another broker: %s", partition.name, error)
         elif is_first:
             logger.error(
-                "%s is damaged, and no other copy is complete and alive: %s. What is sound in it is served. %s",
+                "%s is damaged, and no other replica is complete and alive: %s. What is sound in it is served. %s",
                 partition.name, error, self.advice(),
             )  # fmt: skip
         return is_given_up

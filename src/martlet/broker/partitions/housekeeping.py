@@ -66,7 +66,7 @@ class Housekeeping:
             self._every(_SCRUB_MS, self._scrubber.scrub)
 
     async def aclose(self) -> None:
-        """End the duties; one that is under way is finished first where it must not be cut."""
+        """End the duties; one that is under way is finished first where it must not be interrupted."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -150,7 +150,7 @@ class Partition:
         self._check_history()
 
     def _check_history(self) -> None:
-        """An epoch that never was, from a damaged batch, would make followers cut off what they hold rightly.
+        """An epoch that never was, from a damaged batch, would make followers truncate what they hold rightly.
 
         A follower that names one is understood by no leader.
         """

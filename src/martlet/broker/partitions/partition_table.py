@@ -129,7 +129,7 @@ class PartitionTable:
         return [partition for partition in self._hosted.values() if partition.follower is not None]
 
     def damaged(self) -> Sequence[Partition]:
-        """The copies here that could not be read somewhere."""
+        """The replicas here that could not be read somewhere."""
         return [self._hosted[name] for name in sorted(self.damage.names) if name in self._hosted]
 
     def check_acting(self) -> None:
@@ -160,10 +160,10 @@ class PartitionTable:
                 continue
             if log.is_damaged:
                 logger.error(
-                    "%s was damaged while no broker used it; its last %d bytes are cut off", name, log.cut_bytes
+                    "%s was damaged while no broker used it; its last %d bytes are truncated", name, log.cut_bytes
                 )
             elif log.cut_bytes:
-                logger.warning("%s ended in %d bytes that were never whole; they were cut off", name, log.cut_bytes)
+                logger.warning("%s ended in %d bytes that were never whole; they were truncated", name, log.cut_bytes)
             self._follow_record(topic, record, has_log=True)
             if log.topic_id is None and self._logs.get(name) is log:
                 self.opening.name_topic(log, topic)
@@ -298,21 +298,21 @@ class PartitionTable:
         return partition
 
     def _has_resigned(self, partition: Partition, record: PartitionRecord) -> bool:
-        """Whether nothing counts on this copy, nor on what its fetches have shown until now (PAR-12, PAR-13)."""
+        """Whether nothing counts on this replica, nor on what its fetches have shown until now (PAR-12, PAR-13)."""
         is_new_epoch = record.topic_id == partition.topic_id and record.leader_epoch > partition.leader_epoch
         return is_new_epoch and has_resigned(record, self._me.broker)
 
     def _put_aside(self, partition: Partition, record: PartitionRecord) -> None:
-        """Use the damaged copy no more and keep its files; no broker vouches for it, so nothing else need know."""
+        """Use the damaged replica no more and keep its files; no broker vouches for it, so nothing else need know."""
         name = partition.name
         self._led.pop(name, None)
         del self._hosted[name]
         self.damage.forget(name)
-        partition.close(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the damaged copy of {name} has been given up"))
+        partition.close(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the damaged replica of {name} has been given up"))
         self.on_roles_changed([partition])
         kept_as = self._logs.set_aside(name)
         logger.warning(
-            "the damaged copy of %s is kept as %s; it is copied again from broker %s", name, kept_as, record.leader
+            "the damaged replica of %s is kept as %s; it is copied again from broker %s", name, kept_as, record.leader
         )
 
     # --- opening

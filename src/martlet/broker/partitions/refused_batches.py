@@ -1,19 +1,14 @@
 """Which batches of idempotent producers have to come again, so that none behind them gets in first.
 
-A producer has several batches under way. When the first is refused because the broker is cut off or too few replicas
-are in sync, and that is over when the next one comes, the next would be a gap (OUT_OF_ORDER_SEQUENCE_NUMBER, on which
-librdkafka begins a new epoch and publishes a second time what may be in the log already, of this and of every other
-partition) or, from a producer not known here yet, would even be taken. It is refused for the same passing reason
-instead, and the producer sends them in order. A batch that was appended and then cut off, because another leader did
-not have it, is missing in the same way once this broker leads again.
+When the first of several batches under way is refused for a reason that passes, the next would be a gap
+(OUT_OF_ORDER_SEQUENCE_NUMBER: librdkafka then publishes a second time what may be in the log already), or would even be
+taken from a producer not known here. It is refused for the same reason instead, and the producer sends them in order. A
+batch that was appended and then truncated is missing in the same way. Of each producer the first and the last refused
+batch are known; the first of them that the log does not hold is waited for.
 
-How it works: of each producer the first and the last refused batch are known. The first of them that the log does not
-hold is waited for: of what a new leader refuses at its start, some may have been taken by the leader before it.
-
-Invariants: (1) nothing is refused here because of a batch that is in the log; (2) refusals are remembered for one epoch
-of the producer, until the last of them has come again or is in the log because another leader took it, or too much time
-has passed; then the rules of Kafka hold alone. Who leads meanwhile does not matter: leaders change while producers
-wait.
+Invariants: PAR-21 nothing is refused here because of a batch that is in the log; PAR-22 refusals are remembered for one
+epoch of the producer, across changes of leaders, until the last of them has come again or is in the log, or too much
+time has passed; then the rules of Kafka hold alone.
 Proved by: tests/unit/broker/partitions/test_refused_batches.py, tests/properties/test_refused_batches.py
 """
 
@@ -57,7 +52,7 @@ class RefusedBatches:
             self._remember(header.producer_id, _Refusal(header.producer_epoch, sequence, sequence, code, now_ms))
 
     def note_cut(self, before: Mapping[int, ProducerEntry], after: ProducerStates, now_ms: int) -> None:
-        """The log was cut: what producers had in it `before` and have not `after`, they will send again."""
+        """The log was truncated: what producers had in it `before` and have not `after`, they will send again."""
         for producer_id, entry in before.items():
             left = after.get(producer_id)
             if left is not None and (left.epoch, left.next_sequence) == (entry.epoch, entry.next_sequence):

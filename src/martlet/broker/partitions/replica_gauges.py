@@ -32,7 +32,7 @@ def watch_replicas(table: PartitionTable, logs: LogDirectory, metrics: BrokerMet
     )
     watch(
         "martlet_damaged_partitions",
-        "Partitions whose copy here could not be read somewhere, as far as is known since the start.",
+        "Partitions whose replica here could not be read somewhere, as far as is known since the start.",
         lambda: len(table.damage.names),
     )
     watch(

@@ -1,4 +1,4 @@
-"""Reads again what is on disk and compares it with its checksums, so that damage is found while there are other copies.
+"""Reads again what is on disk and compares it with its checksums, to find damage while another replica is sound.
 
 How it works: what earlier processes wrote is unchecked when a broker starts, and every partition is passed once. From
 then on, all sealed segments count as unchecked again each `scrub_interval_ms` after a pass has begun, and another pass
@@ -96,7 +96,7 @@ class Scrubber:
             try:
                 await self._in_worker(piece.read)
             except StorageFailure:
-                # The log may have been cut while the worker read; between two turns of the loop it is not.
+                # The log may have been truncated while the worker read; between two turns of the loop it is not.
                 piece = None if partition.offline else log.next_unchecked(max_bytes)
                 if piece is not None:
                     piece.read()

@@ -1,16 +1,12 @@
 """What went lately and clients still ask for: brokers that died a moment ago, names of topics that were deleted.
 
-A client must not learn of a broker's loss and of the new leader at once. librdkafka, when one answer says that one is
-gone and that another leads its partition, first takes the new leader, then dissolves the old broker and with it what
-it has just learned, and asks again a second later. A dead broker that is still listed while its partitions find their
-leaders costs no client anything: it was listed for the whole time of its lease before. It is never named as a leader.
-A broker that left cleanly led nothing when it went, and is not listed on. Nor is anybody to a connection that came
-about later: its client has nothing to lose, and kafka-python ends a call with an error when the broker that it tries
-by chance refuses.
+librdkafka, when one answer says both that a broker is gone and that another leads its partition, loses what it has just
+learned and asks again a second later. So a dead broker is still listed while its partitions find their leaders, but
+never named as a leader; not one that left cleanly, and not to a connection made later (kafka-python ends a call with
+an error when the broker that it tries by chance refuses).
 
-A deleted topic that a client names could be made again by that very question. A client that deleted it and checks
-whether it is gone must hear so, as from Kafka, and librdkafka asks twice at once. So the first question is not taken
-for a wish, nor those that follow it closely; who wants the topic asks again (decision 0022).
+A deleted topic that a client names could be created again by that very question. A client that checks whether it is
+gone must hear so, so the first question creates nothing, nor do those that follow it closely (decision 0022).
 
 Proved by: tests/unit/broker/routing/test_departures.py, tests/broker/test_admin_apis.py, tests/sim/test_replication.py;
 measured by `./dev bench failover`

@@ -1,4 +1,4 @@
-"""Long lists in a request, worked through in turns, so that one client's long request is not everybody's wait.
+"""Long lists in a request, worked through in turns, so that one client's long request does not keep the others waiting.
 
 One event loop serves all clients: a handler that answers for thousands of things gives it back now and then. Naming one
 thing many times is never worth many answers, or a small request would cost minutes.
