@@ -62,12 +62,16 @@ class Cursor:
 
     def count(self, element_bytes_min: int, *, compact: bool = False) -> int:
         """The number of elements of an array that may not be null."""
-        read = primitives.read_compact_array_count if compact else primitives.read_array_count
         start = self.position
-        count = self._move(read(self.data, start, element_bytes_min))
+        count = self.nullable_count(element_bytes_min, compact=compact)
         if count < 0:
             raise ProtocolViolation(f"a null array at byte {start}, where there may be none")
         return count
+
+    def nullable_count(self, element_bytes_min: int, *, compact: bool = False) -> int:
+        """The number of elements of an array; -1 for a null one."""
+        read = primitives.read_compact_array_count if compact else primitives.read_array_count
+        return self._move(read(self.data, self.position, element_bytes_min))
 
     def skip_tagged_fields(self) -> None:
         """Move over a tagged section of which nothing is wanted."""
