@@ -7,7 +7,7 @@ that a new leader would have: everything replayed from the log, nothing volatile
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from martlet.coordinator.result import Answer, Machine, Parked, RecordCodec, Result
+from martlet.coordinator.result import Answer, Machine, OfProducer, Parked, RecordCodec, Result, TransactionalCodec
 from martlet.coordinator.timers import TimerQueue
 
 M = TypeVar("M", bound=Machine[Any])
@@ -34,6 +34,8 @@ class MachineContext(Generic[M]):
         self.now_ms = now_ms
         self.timers = TimerQueue()
         self.log: list[tuple[bytes, bytes | None]] = []
+        self.producers: dict[int, OfProducer] = {}
+        """Whose transactions entries of the log are in, by their places."""
         self.records: list[Any] = []
         """Every record replayed since the last `take_records`, volatile ones too."""
         self.waiting: dict[tuple[str, ...], Pending] = {}
@@ -60,14 +62,15 @@ class MachineContext(Generic[M]):
         self.machine = self._make()
         self.timers = TimerQueue()
         self.waiting.clear()
-        for key, value in self.log:
-            record = self.codec.decode(key, value)
+        for place, entry in enumerate(self.log):
+            record = self._decode(entry, self.producers.get(place))
             assert record is not None
             self.machine.replay(record)
         self._carry_out(self.machine.on_loaded(self.now_ms), None)
 
     def compact(self) -> None:
         """Keep the newest record of each key, without tombstones."""
+        assert not self.producers, "what is in transactions is not compacted so"
         newest = dict(self.log)
         last_at = {key: place for place, (key, _) in enumerate(self.log)}
         self.log = [
@@ -81,12 +84,20 @@ class MachineContext(Generic[M]):
         taken, self.records = self.records, []
         return taken
 
+    def _decode(self, entry: tuple[bytes, bytes | None], of: OfProducer | None) -> Any:
+        if of is None:
+            return self.codec.decode(*entry)
+        assert isinstance(self.codec, TransactionalCodec)
+        return self.codec.decode_of_producer(of, *entry)
+
     def _carry_out(self, result: Result[Any], pending: Pending | None) -> None:
         for record in result.records:
             encoded = self.codec.encode(record)
             if encoded is not None:
+                if result.of_producer is not None:
+                    self.producers[len(self.log)] = result.of_producer
                 self.log.append(encoded)
-                decoded = self.codec.decode(*encoded)
+                decoded = self._decode(encoded, result.of_producer)
                 assert decoded == record, f"{record} does not survive its codec: {decoded}"
             self.machine.replay(record)
             self.records.append(record)

@@ -5,6 +5,7 @@ Messages are drawn from the layout of a version, so a new module in `wire.messag
 
 import contextlib
 import io
+import struct
 from typing import Any
 
 from hypothesis import given, settings
@@ -37,6 +38,8 @@ def scalar(field: FieldLayout) -> st.SearchStrategy[Any]:
         return st.sampled_from([code.value for code in SchemaErrorCode])
     if field.format == "?":
         return st.booleans()
+    if field.format == "d":
+        return st.floats(allow_nan=False)
     if field.format == "16s":
         return st.binary(min_size=16, max_size=16)
     if field.format == "H":
@@ -139,10 +142,8 @@ def write_element(field: FieldLayout, value: Any, unknown: list[tuple[int, bytes
         out += value
     elif field.format == "16s":
         out += value
-    elif field.format == "?":
-        out.append(value)
     else:
-        out += value.to_bytes(INTEGER_BITS[field.format] // 8, "big", signed=True)
+        out += struct.pack(f">{field.format}", value)
 
 
 @st.composite

@@ -4,20 +4,25 @@ How it works: internal partitions are compacted, so a machine must come to the s
 of a key is still there. So only the last record of each key in a chunk is decoded, which for a busy group is one in
 hundreds.
 
-Decisions: control batches are skipped. A record of a kind that the codec does not know is left alone: a newer version
-wrote it, and it stays in the log. A record that cannot be decoded although its batch is sound is logged with its offset
-and skipped, whether or not its key can be read: it costs at most the state under one key, and refusing to load would
-cost every group of the shard. A batch that is damaged itself raises: how much it held is not known.
+A record in a producer's transaction is another matter: it takes no place before the transaction is committed. So all
+of those are decoded, and the control batches, for a machine that knows of them.
+
+Decisions: for other machines control batches are skipped. A record of a kind that the codec does not know is left
+alone: a newer version wrote it, and it stays in the log. A record that cannot be decoded although its batch is sound is
+logged with its offset and skipped, whether or not its key can be read: it costs at most the state under one key, and
+refusing to load would cost every group of the shard. A batch that is damaged itself raises: how much it held is not
+known.
 
 Proved by: tests/unit/coordinator/test_loading.py
 """
 
 import logging
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from martlet.base.errors import InvariantViolation, MartletError
-from martlet.coordinator.result import RecordCodec
-from martlet.wire.batch import iterate_batches
+from martlet.coordinator.result import OfProducer, RecordCodec, TransactionalCodec
+from martlet.wire.batch import BatchHeader, iterate_batches
 from martlet.wire.primitives import Buffer
 from martlet.wire.records.index import RecordIndex, index_records, unpack_batches
 
@@ -38,21 +43,42 @@ def decode_batches(name: str, data: Buffer, codec: RecordCodec[R], from_offset: 
     batches = list(iterate_batches(data))
     if not batches:
         return [], -1
-    wanted = [(position, header) for position, header in batches if not header.is_control and header.record_count]
+    knows_producers = isinstance(codec, TransactionalCodec)
+    wanted = [
+        (position, header)
+        for position, header in batches
+        if header.record_count and (knows_producers or not header.is_control)
+    ]
     records: list[R] = []
     if wanted:
         unpacked, spans = unpack_batches(data, wanted, max_bytes=UNPACKED_BYTES_MAX)
         index = index_records(unpacked, spans)
-        for row in _last_rows(name, unpacked, index, from_offset):
-            record = _decode(name, unpacked, index, row, codec)
+        producers = _rows_of_producers([header for _, header in wanted]) if knows_producers else {}
+        for row in _last_rows(name, unpacked, index, from_offset, producers):
+            record = _decode(name, unpacked, index, row, codec, producers.get(row))
             if record is not None:
                 records.append(record)
     return records, batches[-1][1].next_offset
 
 
-def _last_rows(name: str, data: bytes, index: RecordIndex, from_offset: int) -> list[int]:
-    """The last row of every key, in the order of the log."""
+def _rows_of_producers(headers: Sequence[BatchHeader]) -> dict[int, OfProducer]:
+    """The rows that are in transactions, with whose; rows follow the batches."""
+    producers: dict[int, OfProducer] = {}
+    row = 0
+    for header in headers:
+        if header.is_transactional:
+            of = OfProducer(header.producer_id, header.producer_epoch, header.is_control)
+            producers.update(dict.fromkeys(range(row, row + header.record_count), of))
+        row += header.record_count
+    return producers
+
+
+def _last_rows(
+    name: str, data: bytes, index: RecordIndex, from_offset: int, producers: Mapping[int, OfProducer]
+) -> list[int]:
+    """The last row of every key, and every row of a transaction, in the order of the log."""
     rows: dict[bytes, int] = {}
+    of_producers: list[int] = []
     bounds, offsets, null_keys = index.bounds, index.offsets, index.null_keys
     for row in range(index.record_count):
         if offsets[row] < from_offset:
@@ -60,14 +86,22 @@ def _last_rows(name: str, data: bytes, index: RecordIndex, from_offset: int) -> 
         if null_keys[row]:
             logger.error("the record at offset %d of %s has no key and is skipped", offsets[row], name)
             continue
-        rows[data[bounds[4 * row] : bounds[4 * row + 1]]] = row
-    return sorted(rows.values())
+        if row in producers:
+            of_producers.append(row)
+        else:
+            rows[data[bounds[4 * row] : bounds[4 * row + 1]]] = row
+    return sorted([*rows.values(), *of_producers])
 
 
-def _decode(name: str, data: bytes, index: RecordIndex, row: int, codec: RecordCodec[R]) -> R | None:
+def _decode(
+    name: str, data: bytes, index: RecordIndex, row: int, codec: RecordCodec[R], of: OfProducer | None
+) -> R | None:
     key_start, key_end, value_start, value_end = index.bounds[4 * row : 4 * row + 4]
+    key, value = data[key_start:key_end], None if index.null_values[row] else data[value_start:value_end]
     try:
-        return codec.decode(data[key_start:key_end], None if index.null_values[row] else data[value_start:value_end])
+        if of is not None and isinstance(codec, TransactionalCodec):
+            return codec.decode_of_producer(of, key, value)
+        return codec.decode(key, value)
     except InvariantViolation:
         raise
     except (MartletError, ValueError) as error:

@@ -6,6 +6,8 @@ The broker's adapters are in `broker/coordinators`; tests bring a log that commi
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from martlet.coordinator.result import OfProducer
+
 LogEntry = tuple[bytes, bytes | None]
 """Key and value of one record in the log; without a value it is a tombstone."""
 
@@ -18,7 +20,7 @@ class ShardLog(Protocol):
         """Whether it can never be used again: its storage failed, its topic was deleted, another broker leads."""
         ...
 
-    def append(self, entries: Sequence[LogEntry], now_ms: int) -> int:
+    def append(self, entries: Sequence[LogEntry], now_ms: int, of_producer: OfProducer | None = None) -> int:
         """Append all of them as one batch and return the offset after it; raises ApiError and writes nothing."""
         ...
 

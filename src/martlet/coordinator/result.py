@@ -65,6 +65,14 @@ class Answer(NamedTuple):
     response: object
 
 
+class OfProducer(NamedTuple):
+    """Whose transaction the records of a result belong to; a control batch says how it has ended."""
+
+    producer_id: int
+    producer_epoch: int
+    is_control: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Result(Generic[R_co, S_co]):
     """The outcome of one request, one timer, one effect, or one update from outside."""
@@ -75,6 +83,8 @@ class Result(Generic[R_co, S_co]):
     timers: Sequence[SetTimer | CancelTimer] = ()
     answers: Sequence[Answer] = ()
     effects: Sequence[object] = ()
+    of_producer: OfProducer | None = None
+    """The records are those of a producer's transaction; their batch carries its id and epoch."""
 
 
 class Machine(Protocol[R]):
@@ -115,6 +125,15 @@ class EffectfulMachine(Protocol):
 
         When what this returns cannot be stored, it is called again a second later.
         """
+        ...
+
+
+@runtime_checkable
+class TransactionalCodec(Protocol[R_co]):
+    """A codec whose machine has records in producers' transactions; without it such a batch is read like any other."""
+
+    def decode_of_producer(self, of: OfProducer, key: bytes, value: bytes | None) -> R_co | None:
+        """The record with this key and value in a producer's batch; None for a kind this version does not know."""
         ...
 
 

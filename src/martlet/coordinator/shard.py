@@ -31,7 +31,16 @@ from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
 from martlet.base.invariant import invariant
 from martlet.coordinator.ports import LogEntry, ShardHost, ShardLog
-from martlet.coordinator.result import EffectfulMachine, Machine, Parked, RecordCodec, Result, TimerKey, WaitKey
+from martlet.coordinator.result import (
+    EffectfulMachine,
+    Machine,
+    OfProducer,
+    Parked,
+    RecordCodec,
+    Result,
+    TimerKey,
+    WaitKey,
+)
 from martlet.coordinator.timers import TimerQueue
 
 logger = logging.getLogger(__name__)
@@ -233,7 +242,7 @@ class Shard(Generic[R]):
         self._busy = True
         try:
             if entries:
-                self._append(entries)
+                self._append(entries, result.of_producer)
                 self._host.stored(result.records)
             for record in result.records:
                 if not self._replay(record):
@@ -256,9 +265,9 @@ class Shard(Generic[R]):
         for effect in result.effects:
             self._respond(self._start_effect, effect)
 
-    def _append(self, entries: list[LogEntry]) -> None:
+    def _append(self, entries: list[LogEntry], of_producer: OfProducer | None = None) -> None:
         try:
-            next_offset = self._log.append(entries, self._clock.now_ms())
+            next_offset = self._log.append(entries, self._clock.now_ms(), of_producer)
         except ApiError as error:
             if self._log.closed:
                 self.close()

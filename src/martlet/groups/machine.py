@@ -16,7 +16,7 @@ from typing import TypeVar, get_args
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
-from martlet.coordinator.result import Result, SetTimer, TimerKey
+from martlet.coordinator.result import OfProducer, Result, SetTimer, TimerKey
 from martlet.groups.classic.classic_events import CLASSIC_EVENTS
 from martlet.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from martlet.groups.classic.classic_protocol import ClassicProtocol
@@ -31,8 +31,9 @@ from martlet.groups.offsets.commit import commit_offsets
 from martlet.groups.offsets.fetch import fetch_offsets
 from martlet.groups.offsets.removal import TombstoneBudget, delete_offsets, offsets_of_group
 from martlet.groups.offsets.table import OffsetRecord, OffsetTable
+from martlet.groups.offsets.transactional import producer_of, stage_offsets
 from martlet.groups.ports import Caller, GroupsOptions, TopicsView
-from martlet.groups.records import ClassicGroupRemoved, ClassicGroupStored
+from martlet.groups.records import ClassicGroupRemoved, ClassicGroupStored, OffsetsDecided
 from martlet.wire.messages import consumer_group_describe, describe_groups
 from martlet.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from martlet.wire.messages.delete_groups import DeletableGroupResult
@@ -44,6 +45,7 @@ from martlet.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommi
 from martlet.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from martlet.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from martlet.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from martlet.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 S = TypeVar("S")
 
@@ -150,6 +152,37 @@ class GroupsMachine:
             raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"group {request.group_id!r} has no generation {generation}")
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {request.group_id!r} has no members")
 
+    def txn_offset_commit(
+        self, request: TxnOffsetCommitRequest, caller: Caller, now_ms: int
+    ) -> Result[object, TxnOffsetCommitResponse]:
+        """Stage offsets in a producer's transaction, which has this shard's partition in it."""
+        self._directory.check_group_id(request.group_id)
+        response, staged = stage_offsets(request, topics=self._topics, options=self._options, now_ms=now_ms)
+        if not staged:
+            return Result(response)
+        self._check_member_of_txn(request)
+        return Result(response, staged, of_producer=producer_of(request))
+
+    def _check_member_of_txn(self, request: TxnOffsetCommitRequest) -> None:
+        """Ask the group about the member, if one is named; a rebalance does not stop a transaction."""
+        generation, member_id, instance_id = request.generation_id, request.member_id, request.group_instance_id
+        if generation < 0 and not member_id and instance_id is None:
+            return
+        group = self._directory.find(request.group_id)
+        if isinstance(group, ClassicGroup):
+            self.classic.check_txn_commit(group, member_id=member_id, generation=generation, instance_id=instance_id)
+        elif isinstance(group, ConsumerGroup):
+            self.consumer.check_txn_commit(group, member_id=member_id, epoch=generation)
+        elif generation >= 0:
+            raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"group {request.group_id!r} has no generation {generation}")
+
+    def transaction_ended(
+        self, of: OfProducer, is_commit: bool, coordinator_epoch: int, now_ms: int
+    ) -> Result[object, None]:
+        """The marker of a producer's transaction: its offsets count from now on, or are gone."""
+        decided = OffsetsDecided(of.producer_id, of.producer_epoch, is_commit, coordinator_epoch)
+        return Result(None, [decided], of_producer=OfProducer(of.producer_id, of.producer_epoch, is_control=True))
+
     def offset_fetch(
         self, group: OffsetFetchRequestGroup, require_stable: bool, caller: Caller, now_ms: int
     ) -> Result[object, OffsetFetchResponseGroup]:
@@ -183,7 +216,7 @@ class GroupsMachine:
 
     def topic_names(self) -> set[str]:
         """Topics in which something is committed."""
-        return {topic for _, topic, _, _ in self.offsets.all()}
+        return self.offsets.topic_names()
 
     # Groups as a whole
 

@@ -5,6 +5,8 @@ flexible. A value of None is a tombstone. The values themselves are `record_valu
 groups, a newer Kafka's) read as None and are left alone; bytes of a kind we do know that cannot be read are a
 ProtocolViolation that names the record, and nothing else is ever raised for bytes.
 
+Offsets in a transaction look like others; that they are is said by their batch, and how it ended by a control batch.
+
 Proved by: tests/unit/groups/test_record_codec.py, tests/properties/test_group_record_codec.py
 """
 
@@ -13,6 +15,7 @@ from struct import Struct, error
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from martlet.base.errors import ApiError, ErrorCode, ProtocolViolation
+from martlet.coordinator.result import OfProducer
 from martlet.groups import record_values as values
 from martlet.groups.records import (
     ClassicGroupRemoved,
@@ -25,14 +28,18 @@ from martlet.groups.records import (
     CurrentRemoved,
     DurableRecord,
     OffsetCommitted,
+    OffsetPending,
     OffsetRemoved,
+    OffsetsDecided,
     RegexRemoved,
     RegexResolved,
     TargetAssigned,
     TargetEpochRemoved,
     TargetEpochStored,
     TargetRemoved,
+    TransactionalRecord,
 )
+from martlet.wire.batch import TransactionMarker, encode_marker, parse_marker
 from martlet.wire.cursor import Cursor
 from martlet.wire.primitives import STRING_BYTES_MAX, write_string
 
@@ -101,6 +108,10 @@ class GroupRecordCodec:
 
         Raises ApiError for a record that the format cannot hold, such as a name of more than 32,767 bytes.
         """
+        if isinstance(record, OffsetPending):
+            return self.encode(record.commit)
+        if isinstance(record, OffsetsDecided):
+            return encode_marker(TransactionMarker(record.is_commit, record.coordinator_epoch))
         stored = _BY_STORED.get(type(record))
         kind = stored or _BY_REMOVED.get(type(record))
         if kind is None:
@@ -110,6 +121,18 @@ class GroupRecordCodec:
         except (error, ValueError) as problem:
             title = f"{type(record).__name__} cannot be stored"
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{title}: {problem}") from problem
+
+    def decode_of_producer(self, of: OfProducer, key: bytes, value: bytes | None) -> TransactionalRecord | None:
+        """The record in a producer's batch: an offset, or how the transaction has ended; None for another kind."""
+        if of.is_control:
+            marker = parse_marker(key, value)
+            if marker is None:
+                return None
+            return OffsetsDecided(of.producer_id, of.producer_epoch, marker.is_commit, marker.coordinator_epoch)
+        record = self.decode(key, value)
+        if not isinstance(record, OffsetCommitted):
+            return None
+        return OffsetPending(of.producer_id, of.producer_epoch, record)
 
     def decode(self, key: bytes, value: bytes | None) -> DurableRecord | None:
         """The record with this key and value; None for a kind this version does not know."""

@@ -41,6 +41,25 @@ class OffsetRemoved:
 
 
 @dataclass(frozen=True, slots=True)
+class OffsetPending:
+    """An offset in a producer's transaction, which counts when the transaction is committed."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: OffsetCommitted
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsDecided:
+    """How the producer's transaction has ended, for all its offsets."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ClassicMemberStored:
     """One member as the last completed rebalance left it; its metadata is opaque."""
 
@@ -215,3 +234,6 @@ DurableRecord: TypeAlias = (
     | RegexResolved
     | RegexRemoved
 )
+
+TransactionalRecord: TypeAlias = OffsetPending | OffsetsDecided
+"""What stands in the batches of producers' transactions."""

@@ -232,6 +232,12 @@ class TransactionMarker(NamedTuple):
     coordinator_epoch: int
 
 
+def encode_marker(marker: TransactionMarker) -> tuple[bytes, bytes]:
+    """Key and value of the one record of a control batch; the inverse of `parse_marker`."""
+    key = _MARKER_KEY.pack(0, _MARKER_COMMIT if marker.is_commit else _MARKER_ABORT)
+    return key, _MARKER_VALUE.pack(0, marker.coordinator_epoch)
+
+
 def build_marker_batch(
     marker: TransactionMarker,
     *,
@@ -242,10 +248,8 @@ def build_marker_batch(
     leader_epoch: int = -1,
 ) -> bytes:
     """The control batch that ends a producer's transaction on a partition; it takes one offset."""
-    key = _MARKER_KEY.pack(0, _MARKER_COMMIT if marker.is_commit else _MARKER_ABORT)
-    value = _MARKER_VALUE.pack(0, marker.coordinator_epoch)
     return build_batch(
-        [(timestamp_ms, key, value, ())],
+        [(timestamp_ms, *encode_marker(marker), ())],
         base_offset=base_offset,
         leader_epoch=leader_epoch,
         producer_id=producer_id,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.coordinator.ports import LogEntry
-from martlet.coordinator.result import Answer, CancelTimer, Parked, Result, SetTimer, TimerKey
+from martlet.coordinator.result import Answer, CancelTimer, OfProducer, Parked, Result, SetTimer, TimerKey
 from martlet.coordinator.shard import Shard
 
 LAPSE_MS = 5_000
@@ -138,6 +138,7 @@ class FakeLog:
 
     def __init__(self) -> None:
         self.batches: list[list[LogEntry]] = []
+        self.producers: list[OfProducer | None] = []
         self.end_offset = 0
         self.committed_offset = 0
         self.commits_at_once = False
@@ -149,10 +150,11 @@ class FakeLog:
     def closed(self) -> bool:
         return self._closed
 
-    def append(self, entries: Sequence[LogEntry], now_ms: int) -> int:
+    def append(self, entries: Sequence[LogEntry], now_ms: int, of_producer: OfProducer | None = None) -> int:
         if self.refusal is not None:
             raise self.refusal
         self.batches.append(list(entries))
+        self.producers.append(of_producer)
         self.end_offset += len(entries)
         if self.commits_at_once:
             self.commit()

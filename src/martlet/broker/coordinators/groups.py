@@ -149,11 +149,11 @@ def watch_groups(groups: GroupCoordinator, metrics: BrokerMetrics) -> None:
 
 
 def _count(metrics: BrokerMetrics, records: Sequence[object]) -> None:
-    from martlet.groups.records import ClassicGroupStored, OffsetCommitted, TargetEpochStored
+    from martlet.groups.records import ClassicGroupStored, OffsetCommitted, OffsetPending, TargetEpochStored
 
     for record in records:
         kind = type(record)
-        if kind is OffsetCommitted:
+        if kind is OffsetCommitted or kind is OffsetPending:
             metrics.offset_commits += 1
         elif kind is TargetEpochStored or (isinstance(record, ClassicGroupStored) and record.members):
             metrics.group_rebalances += 1

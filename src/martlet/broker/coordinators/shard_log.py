@@ -20,8 +20,9 @@ from martlet.base.invariant import invariant
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.coordinator.ports import LogEntry
+from martlet.coordinator.result import OfProducer
 from martlet.coordinator.snapshots import DEFAULT_SNAPSHOTS, LogGrowth, SnapshotRule
-from martlet.wire.batch import build_batch, read_batch_header
+from martlet.wire.batch import CONTROL_BIT, TRANSACTIONAL_BIT, build_batch, read_batch_header
 
 _NO_HEADERS: Final = ()
 
@@ -60,10 +61,10 @@ class PartitionShardLog:
             self.partition, self._leader_epoch = partition, partition.leader_epoch
         return partition.offline or partition.leader is None or partition.leader_epoch != self._leader_epoch
 
-    def append(self, entries: Sequence[LogEntry], now_ms: int) -> int:
+    def append(self, entries: Sequence[LogEntry], now_ms: int, of_producer: OfProducer | None = None) -> int:
         self._table.check_acting()
         self._table.space.check()
-        batch = bytearray(build_batch([(now_ms, key, value, _NO_HEADERS) for key, value in entries]))
+        batch = bytearray(_batch(entries, now_ms, of_producer))
         if len(batch) > self._batch_bytes_max:
             raise ApiError(
                 ErrorCode.MESSAGE_TOO_LARGE, f"{len(batch)} bytes of records; {self._batch_bytes_max} are allowed"
@@ -88,3 +89,11 @@ class PartitionShardLog:
         """A part of the log cannot be read: a copy of several is given up, like one that a reader found damaged."""
         if self.partition is not None and not self.closed:
             self._table.damage.read_failed(self.partition, failure)
+
+
+def _batch(entries: Sequence[LogEntry], now_ms: int, of: OfProducer | None) -> bytes:
+    records = [(now_ms, key, value, _NO_HEADERS) for key, value in entries]
+    if of is None:
+        return build_batch(records)
+    attributes = TRANSACTIONAL_BIT | CONTROL_BIT if of.is_control else TRANSACTIONAL_BIT
+    return build_batch(records, producer_id=of.producer_id, producer_epoch=of.producer_epoch, attributes=attributes)

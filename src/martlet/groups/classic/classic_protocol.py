@@ -107,6 +107,13 @@ class ClassicProtocol:
         if group.state is ClassicState.COMPLETING_REBALANCE:
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.group_id!r} is rebalancing; sync first")
 
+    @staticmethod
+    def check_txn_commit(group: ClassicGroup, *, member_id: str, generation: int, instance_id: str | None) -> None:
+        """Whether this member may commit in a transaction; a rebalance does not stop it."""
+        if generation >= 0 or not group.is_empty:
+            check_member(group, member_id, instance_id)
+            check_generation(group, generation)
+
     def commit_timers(self, group: ClassicGroup, member_id: str) -> list[SetTimer]:
         """A valid commit shows that the member is alive."""
         member = group.members.get(member_id)

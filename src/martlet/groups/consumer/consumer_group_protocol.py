@@ -122,6 +122,15 @@ class ConsumerProtocol:
             )
         _check_member_epoch(member, epoch)
 
+    def check_txn_commit(self, group: ConsumerGroup, *, member_id: str, epoch: int) -> None:
+        """The same in a transaction, where an epoch that is out of date has the name that its clients know."""
+        try:
+            self.check_commit(group, member_id=member_id, epoch=epoch, version=_MODERN_OFFSET_COMMIT)
+        except ApiError as error:
+            if error.code is not ErrorCode.STALE_MEMBER_EPOCH:
+                raise
+            raise ApiError(ErrorCode.ILLEGAL_GENERATION, error.detail) from error
+
     def check_fetch(self, group: ConsumerGroup, *, member_id: str | None, epoch: int) -> None:
         """Refuse an OffsetFetch that names a member which is unknown or in another epoch."""
         if not member_id and epoch < 0:

@@ -1,7 +1,8 @@
 """Answering OffsetFetch for one group, in the form of version 8 and later.
 
 A partition without a commit is answered with offset -1 and no error, and so is everything of a group that does not
-exist: clients then start where their reset policy says.
+exist: clients then start where their reset policy says. A client that asks for stable offsets only is answered with
+UNSTABLE_OFFSET_COMMIT, and asks again, for a partition whose offset an open transaction may change.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +45,10 @@ def _all_topics(
             if topic is None:
                 continue  # deleted, and so about to lose its offsets; it has no id to answer with
             topic_id = topic.id
-        found = [_partition(group_id, name, index, committed, require_stable) for index in sorted(committed)]
+        found = [
+            _partition(committed, index, require_stable and table.pending.holds(group_id, name, index))
+            for index in sorted(committed)
+        ]
         yield OffsetFetchResponseTopics(name="" if by_id else name, topic_id=topic_id, partitions=found)
 
 
@@ -66,14 +70,15 @@ def _one_topic(
         name = topic.name
     committed = table.of_topic(group_id, name)
     for index in asked.partition_indexes:
-        answer.partitions.append(_partition(group_id, name, index, committed, require_stable))
+        is_unstable = require_stable and table.pending.holds(group_id, name, index)
+        answer.partitions.append(_partition(committed, index, is_unstable))
     return answer
 
 
 def _partition(
-    group_id: str, topic: str, index: int, committed: Mapping[int, CommittedOffset], require_stable: bool
+    committed: Mapping[int, CommittedOffset], index: int, is_unstable: bool
 ) -> OffsetFetchResponsePartitions:
-    if require_stable and has_pending_commit(group_id, topic, index):
+    if is_unstable:
         return _missing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     offset = committed.get(index)
     if offset is None:
@@ -90,8 +95,3 @@ def _missing(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=index, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=error
     )
-
-
-def has_pending_commit(group_id: str, topic: str, partition: int) -> bool:
-    """Whether a transaction still holds an offset of this partition. The one place to ask; transactions are to come."""
-    return False

@@ -6,7 +6,8 @@ what is left over.
 The rules of expiry are Kafka's. An offset whose client chose a retention expires by that. Otherwise the broker's
 retention counts: from the moment a classic group became empty, or from the commit for simple groups, for consumer
 groups, and for topics that a live group no longer reads. An offset of a topic that the group subscribes to never
-expires. While the subscription of a live group is not known, nothing of it expires.
+expires. While the subscription of a live group is not known, nothing of it expires, and neither does what an open
+transaction holds. Any other removal takes what is staged in transactions too.
 
 Proved by: tests/unit/groups/offsets/test_offset_rules.py, tests/properties/test_group_offsets.py
 """
@@ -68,13 +69,13 @@ def delete_offsets(
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif is_subscribed(asked.name):
             error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-        committed = table.of_topic(request.group_id, asked.name)
+        known = table.partitions_of_topic(request.group_id, asked.name)
         answer = OffsetDeleteResponseTopic(name=asked.name)
         response.topics.append(answer)
         for partition in asked.partitions:
             index = partition.partition_index
             outcome = error
-            if error is ErrorCode.NONE and index in committed and (asked.name, index) not in removed:
+            if error is ErrorCode.NONE and index in known and (asked.name, index) not in removed:
                 if budget.take(request.group_id, asked.name):
                     removed[asked.name, index] = OffsetRemoved(request.group_id, asked.name, index)
                 else:
@@ -86,8 +87,8 @@ def delete_offsets(
 def offsets_of_group(table: OffsetTable, group_id: str, budget: TombstoneBudget) -> list[OffsetRemoved]:
     """Tombstones for the group's offsets, as many as the budget allows."""
     removed: list[OffsetRemoved] = []
-    for topic, committed in table.of_group(group_id).items():
-        for partition in committed:
+    for topic in table.topics_of_group(group_id):
+        for partition in table.partitions_of_topic(group_id, topic):
             if not budget.take(group_id, topic):
                 return removed
             removed.append(OffsetRemoved(group_id, topic, partition))
@@ -103,10 +104,9 @@ def offsets_of_topics(
     goes, whatever the clock said when it was committed.
     """
     for group_id in table.group_ids():
-        of_group = table.of_group(group_id)
         for topic in topics:
-            for partition, committed in of_group.get(topic, {}).items():
-                if until_ms is not None and committed.committed_at_ms > until_ms:
+            for partition, committed in table.partitions_of_topic(group_id, topic).items():
+                if until_ms is not None and (committed is None or committed.committed_at_ms > until_ms):
                     continue
                 if not budget.take(group_id, topic):
                     return
@@ -133,13 +133,14 @@ def expired_offsets(
 ) -> Expired:
     """What of this group's offsets is to be removed now, as the budget allows."""
     records: list[OffsetRemoved] = []
-    is_all = True
+    is_all = group_id not in table.pending
     for topic, committed in table.of_group(group_id).items():
         if rule.is_subscribed(topic):
             is_all = False
             continue
         for partition, offset in committed.items():
-            if not _is_expired(offset, rule, retention_ms, now_ms):
+            is_held = table.pending.holds(group_id, topic, partition)
+            if is_held or not _is_expired(offset, rule, retention_ms, now_ms):
                 is_all = False
             elif budget.take(group_id, topic):
                 records.append(OffsetRemoved(group_id, topic, partition))

@@ -12,11 +12,13 @@ Proved by: tests/unit/groups/offsets/test_offset_table.py, tests/properties/test
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from sys import intern
 from typing import Final, TypeAlias
 
-from martlet.groups.records import OffsetCommitted, OffsetRemoved
+from martlet.groups.offsets.pending import PendingOffsets
+from martlet.groups.records import OffsetCommitted, OffsetPending, OffsetRemoved, OffsetsDecided
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,9 @@ class TopicsCleared:
     topics: frozenset[str]
 
 
-OffsetRecord: TypeAlias = OffsetCommitted | OffsetRemoved | TopicsForgotten | TopicsCleared
+OffsetRecord: TypeAlias = (
+    OffsetCommitted | OffsetRemoved | OffsetPending | OffsetsDecided | TopicsForgotten | TopicsCleared
+)
 
 _NOTHING: Mapping[str, Mapping[int, "CommittedOffset"]] = {}
 _NO_PARTITIONS: Mapping[int, "CommittedOffset"] = {}
@@ -74,20 +78,22 @@ class CommittedOffset:
 class OffsetTable:
     """Owned by the groups machine; `replay` alone changes it."""
 
-    __slots__ = ("_groups", "count", "forgotten_topics")
+    __slots__ = ("_groups", "count", "forgotten_topics", "pending")
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
         self.count = 0
+        self.pending = PendingOffsets()
         self.forgotten_topics: dict[str, int] = {}
         """Deleted topics of which offsets may be left over, with the instant of their deletion."""
 
     def __contains__(self, group_id: str) -> bool:
-        return group_id in self._groups
+        return group_id in self._groups or group_id in self.pending
 
     def group_ids(self) -> Iterator[str]:
-        """Every group that has an offset."""
-        return iter(self._groups)
+        """Every group that has an offset, or has one in an open transaction."""
+        yield from self._groups
+        yield from (group_id for group_id in self.pending.group_ids() if group_id not in self._groups)
 
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
         """By topic and partition; empty for a group without offsets."""
@@ -96,6 +102,18 @@ class OffsetTable:
     def of_topic(self, group_id: str, topic: str) -> Mapping[int, CommittedOffset]:
         """What the group has committed in this topic, by partition."""
         return self.of_group(group_id).get(topic, _NO_PARTITIONS)
+
+    def partitions_of_topic(self, group_id: str, topic: str) -> Mapping[int, CommittedOffset | None]:
+        """The same with those that only open transactions hold, as None."""
+        committed = self.of_topic(group_id, topic)
+        if group_id not in self.pending:
+            return committed
+        staged = [partition for name, partition in self.pending.of_group(group_id) if name == topic]
+        return {**dict.fromkeys(staged), **committed}
+
+    def topics_of_group(self, group_id: str) -> AbstractSet[str]:
+        """The topics in which the group has offsets, also in open transactions."""
+        return {*self.of_group(group_id), *(name for name, _ in self.pending.of_group(group_id))}
 
     def count_of_group(self, group_id: str) -> int:
         return sum(map(len, self.of_group(group_id).values()))
@@ -106,6 +124,10 @@ class OffsetTable:
             for topic, partitions in topics.items():
                 for partition, committed in partitions.items():
                     yield group_id, topic, partition, committed.offset
+
+    def topic_names(self) -> set[str]:
+        """Topics in which something is committed, or is in open transactions."""
+        return {topic for group_id in self.group_ids() for topic in self.topics_of_group(group_id)}
 
     def live_records(self) -> Iterator[Sequence[OffsetCommitted]]:
         """Everything committed, some at each step; offsets may come and go between the steps."""
@@ -121,16 +143,27 @@ class OffsetTable:
         """Take over a commit, forget an offset that may be gone already, or note what is still to be forgotten."""
         match record:
             case OffsetCommitted():
-                partitions = self._groups.setdefault(record.group_id, {}).setdefault(intern(record.topic), {})
-                self.count += record.partition not in partitions
-                partitions[record.partition] = CommittedOffset(record)
+                self._put(record)
+                if len(self.pending):
+                    self.pending.overtaken_by(record)
             case OffsetRemoved():
                 self._remove(record)
+                self.pending.drop(record.group_id, record.topic, record.partition)
+            case OffsetPending():
+                self.pending.stage(record)
+            case OffsetsDecided():
+                for commit in self.pending.decide(record.producer_id, is_commit=record.is_commit):
+                    self._put(commit)
             case TopicsForgotten():
                 self.forgotten_topics.update(dict.fromkeys(record.topics, record.deleted_at_ms))
             case TopicsCleared():
                 for topic in record.topics:
                     self.forgotten_topics.pop(topic, None)
+
+    def _put(self, record: OffsetCommitted) -> None:
+        partitions = self._groups.setdefault(record.group_id, {}).setdefault(intern(record.topic), {})
+        self.count += record.partition not in partitions
+        partitions[record.partition] = CommittedOffset(record)
 
     def _remove(self, record: OffsetRemoved) -> None:
         topics = self._groups.get(record.group_id)
