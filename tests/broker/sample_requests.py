@@ -14,6 +14,7 @@ from martlet.wire.messages import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -29,6 +30,7 @@ from martlet.wire.messages import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_user_scram_credentials,
     elect_leaders,
     find_coordinator,
     heartbeat,
@@ -45,6 +47,8 @@ from martlet.wire.messages import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     unregister_broker,
     update_features,
@@ -183,6 +187,17 @@ def _cluster_message(key: ApiKey, topic: str) -> Any:
         ),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda: list_partition_reassignments.ListPartitionReassignmentsRequest(
             1000, [list_partition_reassignments.ListPartitionReassignmentsTopics(topic, [0])]
+        ),
+        ApiKey.SASL_HANDSHAKE: lambda: sasl_handshake.SaslHandshakeRequest("SCRAM-SHA-512"),
+        ApiKey.SASL_AUTHENTICATE: lambda: sasl_authenticate.SaslAuthenticateRequest(b"n,,n=sample,r=abc"),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: lambda: (
+            describe_user_scram_credentials.DescribeUserScramCredentialsRequest(
+                [describe_user_scram_credentials.UserName("sample")]
+            )
+        ),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda: alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+            [alter_user_scram_credentials.ScramCredentialDeletion("sample", 1)],
+            [alter_user_scram_credentials.ScramCredentialUpsertion("other", 2, 4096, b"salt", b"short")],
         ),
         ApiKey.UPDATE_FEATURES: lambda: update_features.UpdateFeaturesRequest(
             1000, [update_features.FeatureUpdateKey("group.version", 1)]

@@ -25,6 +25,7 @@ from martlet.base.errors import DiskFull, ErrorCode, InvariantViolation, Storage
 from martlet.base.ids import BrokerId, Member, TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
+from martlet.broker.access.parts import make_access
 from martlet.broker.administration.config_admin import ConfigAdmin
 from martlet.broker.administration.controller import Controller, ControllerOptions
 from martlet.broker.administration.damaged_replicas import DamagedReplicas
@@ -48,6 +49,7 @@ from martlet.broker.following.connection import ReplicaFetchOptions, ReplicaPort
 from martlet.broker.following.request import ReplicaIdentity
 from martlet.broker.ground.disk_space import DiskSpace
 from martlet.broker.ground.listeners import configured_listeners
+from martlet.broker.ground.peer_connection import Connect
 from martlet.broker.ground.ports import BrokerPorts
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.handlers import SERVED
@@ -200,7 +202,9 @@ class BrokerApp:
         self._run(damaged)
         housekeeping = Housekeeping(settings, self._clock, logs, partitions, self._metrics, topic_settings)
         self._run(housekeeping)
-        self._start_replication(me, commits, feed, logs, partitions, topic_settings)
+        access = make_access(settings, self.listeners, changes, self._clock, self._ports.randomness)
+        feed.add_listener(access.follow)
+        self._start_replication(me, commits, feed, logs, partitions, topic_settings, access.connect_to_broker)
         groups = self._start_groups(feed, topic_admin, partitions, topic_settings)
         departures, registry = Departures(self._clock), build_registry(SERVED)
         feed.add_listener(departures.follow)
@@ -219,6 +223,7 @@ class BrokerApp:
             partitions=partitions,
             topic_settings=topic_settings,
             producer_ids=ProducerIdPool(changes),
+            access=access,
             groups=groups,
             logs=logs,
             metrics=self._metrics,
@@ -337,6 +342,7 @@ class BrokerApp:
         logs: LogDirectory,
         partitions: PartitionTable,
         topic_settings: TopicSettings,
+        connect: Connect,
     ) -> None:
         """What a broker does for the cluster: copies, keeps in-sync sets, is the controller if no other is."""
         settings, keeper, layers = self.settings, self._keeper(), topic_settings.layers
@@ -353,7 +359,7 @@ class BrokerApp:
         )
         controller = Controller(me, commits, keeper, self._clock, options, self._metrics, self.fail)
         feed.add_listener(controller.follow)
-        fetching = self._make_replica_fetching(me, feed.image, partitions)
+        fetching = self._make_replica_fetching(me, feed.image, partitions, connect)
         partitions.on_roles_changed = fetching.roles_changed
         feed.add_listener(fetching.follow_brokers)
         feed.add_listener(fetching.follow_settings)
@@ -369,7 +375,9 @@ class BrokerApp:
         invariant(self._membership is not None, "a process joins its cluster first")
         return cast(Membership, self._membership).keeper
 
-    def _make_replica_fetching(self, me: Member, image: MetadataImage, partitions: PartitionTable) -> ReplicaFetching:
+    def _make_replica_fetching(
+        self, me: Member, image: MetadataImage, partitions: PartitionTable, connect: Connect
+    ) -> ReplicaFetching:
         settings = self.settings
         options = ReplicaFetchOptions(
             wait_ms=settings.replica_fetch_wait_ms,
@@ -377,7 +385,10 @@ class BrokerApp:
             throttle_bytes=settings.replica_throttle_bytes,
         )
         ports = ReplicaPorts(
-            clock=self._clock, randomness=self._ports.randomness, has_space=lambda: not partitions.space.is_full
+            clock=self._clock,
+            randomness=self._ports.randomness,
+            connect=connect,
+            has_space=lambda: not partitions.space.is_full,
         )
         identity = ReplicaIdentity(me, image.replica_secret)
         return ReplicaFetching(partitions, image, identity, options, ports, self._metrics)
@@ -430,6 +441,7 @@ class BrokerApp:
         self._stack.callback(probe.stop)
         config = services.topic_settings.broker_config
         server = KafkaServer(self.settings, dispatcher, self._clock, config, self._connections_possible)
+        services.access.end_sessions = server.end_sessions
         bind = partial(bind_all, self.listeners.all, self._ports.bind)
         door = Door(server, bind, membership.has_lost_cluster, self.fail)
         await door.start()

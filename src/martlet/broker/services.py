@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from martlet.base.clock import Clock
 from martlet.base.ids import BrokerId, Member
+from martlet.broker.access.parts import Access
 from martlet.broker.administration.config_admin import ConfigAdmin
 from martlet.broker.administration.partition_admin import PartitionAdmin
 from martlet.broker.administration.producer_ids import ProducerIdPool
@@ -44,6 +45,7 @@ class BrokerServices:
     partitions: PartitionTable
     topic_settings: TopicSettings
     producer_ids: ProducerIdPool
+    access: Access
     groups: GroupCoordinator
     logs: LogDirectory
     metrics: BrokerMetrics

@@ -15,6 +15,10 @@ from martlet.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from martlet.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from martlet.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from martlet.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from martlet.wire.messages.consumer_group_heartbeat import (
@@ -30,6 +34,10 @@ from martlet.wire.messages.describe_cluster import DescribeClusterRequest, Descr
 from martlet.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from martlet.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from martlet.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from martlet.wire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
 from martlet.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from martlet.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from martlet.wire.messages.incremental_alter_configs import (
@@ -47,6 +55,8 @@ from martlet.wire.messages.metadata import MetadataRequest, MetadataResponse
 from martlet.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from martlet.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from martlet.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from martlet.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from martlet.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from martlet.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from martlet.wire.produce import ProduceRequest, ProduceResponse
 
@@ -70,6 +80,18 @@ class Api(Generic[Request, Response]):
 
 
 API_VERSIONS: Final = Api(ApiKey.API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse, 0, 4)
+SASL_HANDSHAKE: Final = Api(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest, SaslHandshakeResponse, 1, 1)
+SASL_AUTHENTICATE: Final = Api(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest, SaslAuthenticateResponse, 0, 2)
+DESCRIBE_USERS: Final = Api(
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    0,
+    0,
+)
+ALTER_USERS: Final = Api(
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, 0, 0
+)
 METADATA: Final = Api(ApiKey.METADATA, MetadataRequest, MetadataResponse, 4, 13)
 LIST_OFFSETS: Final = Api(ApiKey.LIST_OFFSETS, ListOffsetsRequest, ListOffsetsResponse, 1, 11)
 INIT_PRODUCER_ID: Final = Api(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse, 0, 5)

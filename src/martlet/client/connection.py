@@ -14,15 +14,18 @@ connection has ended every waiting caller gets an error, none waits for ever.
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import Final, NamedTuple, Self, TypeVar, cast
 
 import martlet
 from martlet.base.addresses import Address
 from martlet.base.errors import ApiError, ErrorCode, ProtocolViolation, error_code
 from martlet.base.invariant import invariant
-from martlet.client.apis import API_VERSIONS, Api
+from martlet.client.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 from martlet.client.errors import ConnectionFailed, ConnectionLost, RequestTimedOut, reason_of
+from martlet.client.login import log_in
 from martlet.client.options import ClientOptions
+from martlet.security.errors import AuthenticationRefused
 from martlet.wire import message_codec
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.frames import FrameReceiver
@@ -167,14 +170,20 @@ class Connection:
         loop = asyncio.get_running_loop()
         # The first message of a process loads the schemas, which takes longer than any of the waiting below.
         message_codec.encode(_ABOUT_US, API_VERSIONS.newest)
+        security = self._options.security
         try:
             async with asyncio.timeout(self._options.connect_timeout_ms / 1000):
-                await loop.create_connection(lambda: self._protocol, self.address.host, self.address.port)
+                await loop.create_connection(
+                    lambda: self._protocol, self.address.host, self.address.port, ssl=security.tls_context()
+                )
         except (OSError, TimeoutError) as error:
             raise ConnectionFailed(f"{self.address}: {reason_of(error)}") from error
         try:
             async with asyncio.timeout(self._options.connect_timeout_ms / 1000):
                 await self._negotiate()
+            if security.protocol.authenticates:
+                async with asyncio.timeout(self._options.connect_timeout_ms / 1000):
+                    await self._log_in()
         except TimeoutError as error:
             await self.aclose()
             raise ConnectionFailed(f"{self.address}: connected, but no answer in time; is it a broker?") from error
@@ -206,6 +215,14 @@ class Connection:
             code = error_code(response.error_code)
             raise ApiError(code, f"{self.address} refused to name its API versions ({code.name})")
         self._versions = _ranges(response)
+
+    async def _log_in(self) -> None:
+        try:
+            await log_in(
+                self._options.security, partial(self.call, SASL_HANDSHAKE), partial(self.call, SASL_AUTHENTICATE)
+            )
+        except AuthenticationRefused as error:
+            raise ConnectionFailed(f"{self.address}: {error}") from error
 
     def _read_versions(self, body: memoryview, version: int) -> ApiVersionsResponse:
         try:

@@ -1,6 +1,8 @@
 """What every part of the client can be told: names, timeouts and limits. Values only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from martlet.client.security import ClientSecurity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -8,6 +10,7 @@ class ClientOptions:
     """Settings of the conversation itself; producer and fetcher have their own beside these."""
 
     client_id: str = "martlet"
+    security: ClientSecurity = field(default_factory=ClientSecurity)
     connect_timeout_ms: int = 5_000
     request_timeout_ms: int = 30_000
     metadata_max_age_ms: int = 300_000

@@ -138,7 +138,7 @@ _WITHOUT_EFFECT: Final[tuple[tuple[str, ConfigType, object, Check | None, str], 
 )  # fmt: skip
 
 _NO_TLS: Final = "Martlet has no TLS yet"
-_NO_SASL: Final = "Martlet has no authentication yet"
+_NO_SASL: Final = "authentication is set up when a broker starts"
 _NO_PLUGINS: Final = "Martlet loads no classes"
 
 _REFUSED_NAMES: Final = {

@@ -53,6 +53,8 @@ class DropReason(StrEnum):
     STALLED = "stalled"
     INTERNAL_ERROR = "internal_error"
     LOST_CLUSTER = "lost_cluster"
+    AUTHENTICATION = "authentication"
+    """The client could not prove who it is, or does not any more."""
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from martlet import __version__
 from martlet.base.addresses import Address
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
-from martlet.broker.ground.peer_connection import connect_to_broker
+from martlet.broker.ground.peer_connection import Connect
 from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.client.apis import API_VERSIONS
 from martlet.client.errors import ClientError
@@ -29,7 +29,7 @@ _SECONDS_MAX: Final = 2.0
 
 
 async def ask_reach(
-    changes: MetadataChanges, me: BrokerId, brokers: Mapping[BrokerId, BrokerRecord]
+    changes: MetadataChanges, me: BrokerId, brokers: Mapping[BrokerId, BrokerRecord], connect: Connect
 ) -> tuple[int, dict[BrokerId, int]]:
     """The store's revision, and what each of these brokers has of it; raises ApiError when the store is away."""
     try:
@@ -39,7 +39,7 @@ async def ask_reach(
         detail = f"broker {me} has not caught up with the metadata store in {_SECONDS_MAX:.0f} s"
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, detail) from None
     reached = await asyncio.gather(
-        *(_own(changes) if number == me else _of_other(record) for number, record in brokers.items())
+        *(_own(changes) if number == me else _of_other(record, connect) for number, record in brokers.items())
     )
     return revision, {number: min(found, revision) for number, found in zip(brokers, reached, strict=True)}
 
@@ -48,19 +48,19 @@ async def _own(changes: MetadataChanges) -> int:
     return changes.image.revision
 
 
-async def _of_other(record: BrokerRecord) -> int:
+async def _of_other(record: BrokerRecord, connect: Connect) -> int:
     endpoint = record.broker_endpoint
     if endpoint is None:
         return UNKNOWN
     try:
         async with asyncio.timeout(_SECONDS_MAX):
-            return await _ask_other(endpoint.address)
+            return await _ask_other(endpoint.address, connect)
     except (TimeoutError, ClientError, ApiError):
         return UNKNOWN
 
 
-async def _ask_other(address: Address) -> int:
-    connection = await connect_to_broker(address)
+async def _ask_other(address: Address, connect: Connect) -> int:
+    connection = await connect(address)
     try:
         answer = await connection.call(API_VERSIONS, ApiVersionsRequest("martlet", __version__))
         return answer.finalized_features_epoch

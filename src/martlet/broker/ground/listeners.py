@@ -37,6 +37,11 @@ class ListenerProtocol(Enum):
         return self in (ListenerProtocol.SASL_PLAIN, ListenerProtocol.SASL_TLS)
 
     @property
+    def encrypts(self) -> bool:
+        """Whether what is sent cannot be read on the way."""
+        return self in (ListenerProtocol.TLS, ListenerProtocol.SASL_TLS)
+
+    @property
     def kafka_name(self) -> str:
         """Kafka's name for it."""
         return _KAFKA_NAMES[self]
@@ -48,7 +53,7 @@ _KAFKA_NAMES: Final = {
     ListenerProtocol.SASL_PLAIN: "SASL_PLAINTEXT",
     ListenerProtocol.SASL_TLS: "SASL_SSL",
 }
-SERVED_PROTOCOLS: Final = frozenset({ListenerProtocol.PLAIN})
+SERVED_PROTOCOLS: Final = frozenset({ListenerProtocol.PLAIN, ListenerProtocol.SASL_PLAIN})
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from typing import Final
 
 from martlet.base.invariant import invariant
 from martlet.base.principals import ANONYMOUS, Principal
+from martlet.security.authorizer import Viewer
+from martlet.security.sasl import SaslExchange
 from martlet.wire.api_keys import ApiKey
 
 
@@ -41,12 +43,24 @@ _SERVED: Final = {
     SessionState.FAILED: frozenset[ApiKey](),
 }
 """What may be requested in the states that do not allow everything."""
+_PROVING: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+_UNKNOWN_REQUESTS_MAX: Final = 12
+"""Two for versions, two handshakes, eight rounds: more than any client needs."""
 
 
 class Session:
     """Owned by a connection, reached by its requests through their `Link`."""
 
-    __slots__ = ("_on_authenticated", "principal", "state")
+    __slots__ = (
+        "_on_authenticated",
+        "_requests_left",
+        "authenticated_at_ms",
+        "exchange",
+        "expires_at_ms",
+        "principal",
+        "state",
+        "viewer",
+    )
 
     def __init__(
         self,
@@ -56,19 +70,43 @@ class Session:
         """`on_authenticated` is called each time the client has proven who it is."""
         self.state = state
         self.principal = ANONYMOUS
+        self.authenticated_at_ms = 0
+        self.expires_at_ms: int | None = None
+        """When the client must have proven again who it is, by the clock that never goes back."""
+        self.exchange: SaslExchange | None = None
+        self.viewer: Viewer | None = None
+        """What the client may do; made by the access rules when they are first asked."""
         self._on_authenticated = on_authenticated
+        self._requests_left = _UNKNOWN_REQUESTS_MAX
 
     def may_serve(self, api_key: int) -> bool:
         """Whether a request of that API may be served now."""
         served = _SERVED.get(self.state)
         return served is None or api_key in served
 
-    def authenticated(self, principal: Principal) -> None:
+    def admits(self, api_key: int) -> bool:
+        """The same for a request that has come; a client that must prove who it is has few of them."""
+        self._requests_left -= 1
+        return self._requests_left >= 0 and self.may_serve(api_key)
+
+    def has_expired(self, now_ms: int, api_key: int) -> bool:
+        """Whether the client should have proven again who it is before this request."""
+        return self.expires_at_ms is not None and now_ms > self.expires_at_ms and api_key not in _PROVING
+
+    def authenticated(self, principal: Principal, expires_at_ms: int | None = None, now_ms: int = 0) -> None:
         """The client has proven who it is."""
         self._enter(SessionState.AUTHENTICATED)
-        self.principal = principal
+        self.identified(principal)
+        self.expires_at_ms = expires_at_ms
+        self.authenticated_at_ms = now_ms
+        self._requests_left = _UNKNOWN_REQUESTS_MAX
         if self._on_authenticated is not None:
             self._on_authenticated()
+
+    def identified(self, principal: Principal) -> None:
+        """The client is known by other means than its requests, such as its certificate."""
+        self.principal = principal
+        self.viewer = None
 
     def begin_again(self) -> None:
         """The client is about to prove again who it is."""

@@ -49,11 +49,18 @@ class BrokerSettings:
         "127.0.0.1:9644", "address of /healthz, /readyz and /metrics; port 0 takes any free port", is_address=True
     )
     listeners: str = setting(
-        "", "named listeners in place of `kafka`, NAME=PROTOCOL://HOST:PORT by commas; the protocol is plain"
+        "",
+        "named listeners in place of `kafka`, NAME=PROTOCOL://HOST:PORT by commas; PROTOCOL is plain or sasl_plain",
     )
     broker_listener: str = setting("", "the listener that other brokers connect to; empty means the first")
     advertised: str = setting(
         "", "address given to clients, HOST:PORT, or NAME=HOST:PORT by commas; empty means the one they connected to"
+    )
+    sasl_mechanisms: str = setting(
+        "SCRAM-SHA-256,SCRAM-SHA-512", "mechanisms by which clients of sasl listeners prove who they are, by commas"
+    )
+    sasl_session_ms: int = setting(
+        0, "a client of a sasl listener must prove again who it is after this time; 0 means as long as it is connected"
     )
     broker_id: int = setting(1, "number of this broker, unique in its cluster")
     metadata: str = setting("", "metadata store, etcd://HOST:PORT[,HOST:PORT…][/PREFIX]; empty means a file in `data`")

@@ -72,7 +72,7 @@ async def _describe(broker: BrokerServices) -> PartitionData:
     if role is None or role.holder.broker not in alive:
         detail = "no broker has the controller's role at the moment"
         raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, detail)
-    revision, reached = await ask_reach(broker.metadata, broker.broker_id, alive)
+    revision, reached = await ask_reach(broker.metadata, broker.broker_id, alive, broker.access.connect_to_broker)
     now_ms = broker.clock.now_ms()
     return PartitionData(
         leader_id=role.holder.broker,

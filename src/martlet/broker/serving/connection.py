@@ -15,7 +15,7 @@ Proved by: tests/unit/broker/serving/test_connection.py, tests/unit/broker/servi
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Final, Protocol, cast
 
@@ -191,8 +191,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _start(self, frame: memoryview) -> None:
         header = read_request_header(frame)
         self.last_activity_at_ms = self._clock.monotonic_ms()
-        if self._session.state is not _AUTHENTICATED and not self._session.may_serve(header.api_key):
-            raise ProtocolViolation(f"{describe(header)} from a client that is {self._session.state.value}")
+        session = self._session
+        if session.state is not _AUTHENTICATED:
+            if not session.admits(header.api_key):
+                raise ProtocolViolation(f"{describe(header)} from a client that is {session.state.value}")
+        elif session.expires_at_ms is not None and session.has_expired(self.last_activity_at_ms, header.api_key):
+            self.refuse("its session is over", DropReason.AUTHENTICATION)
+            return
         reply = Reply(header, self)
         self._frame_started_at_ms = None
         self._queue_is_produce = header.api_key == _PRODUCE
@@ -233,6 +238,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not queue:
             if self._draining:
                 self._close()
+            elif self._session.state is SessionState.FAILED:
+                self.refuse("it could not prove who it is", DropReason.AUTHENTICATION)
             elif not self._pumping:
                 self._pump()
         elif self._held is not None and not self._pumping:
@@ -312,6 +319,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._closing = True
         if self._transport is not None:
             self._transport.abort()
+
+    def end_session_of(self, users: Collection[str]) -> None:
+        """End the connection if its client has proven to be one of these users, who are not what they were."""
+        exchange = self._session.exchange
+        if exchange is not None and exchange.user in users:
+            self.refuse("its user was changed or removed", DropReason.AUTHENTICATION)
 
     def drain(self) -> None:
         """Stop taking requests; close once those in the queue are answered."""

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -123,6 +123,11 @@ class KafkaServer:
     def in_flight_bytes(self) -> int:
         """Bytes of half-received large requests."""
         return self._budget.used_bytes
+
+    def end_sessions(self, users: Collection[str]) -> None:
+        """End the connections of these users, who are not what they were."""
+        for connection in tuple(self._connections):
+            connection.end_session_of(users)
 
     async def aclose(self, timeout_ms: int) -> None:
         """Take no more connections, answer what was asked, close; cut off what is left after the time given."""

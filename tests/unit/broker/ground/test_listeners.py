@@ -50,7 +50,7 @@ def test_any_free_port_may_be_asked_for_several_times() -> None:
         ("1=plain://h:1", "listeners: '1' cannot be a listener's name"),
         ("a=ssl://h:1", "listeners: there is no protocol 'ssl'; allowed is plain"),
         ("a=tls://h:1", "listeners: the protocol tls is not served yet; allowed is plain"),
-        ("a=sasl_plain://h:1", "listeners: the protocol sasl_plain is not served yet; allowed is plain"),
+        ("a=tls://h:1", "listeners: the protocol tls is not served yet; allowed is plain, sasl_plain"),
         ("a=plain://h:x", "listeners: 'h:x' has no valid port"),
         ("a=plain://h:1,A=plain://h:2", "listeners: 'A' is there twice"),
         ("a=plain://h:1,b=plain://h:1", "listeners: h:1 is there twice"),

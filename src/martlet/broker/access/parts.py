@@ -1,0 +1,84 @@
+"""Puts together what decides on access in one broker, from its settings; see the parts for what they do."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from martlet.base.clock import Clock
+from martlet.base.randomness import Randomness
+from martlet.base.secret import Secret
+from martlet.broker.access.audit import Audit
+from martlet.broker.access.authentication import Authentication, AuthenticationOptions
+from martlet.broker.access.user_admin import UserAdmin
+from martlet.broker.access.users import BROKER_MECHANISM, BROKER_USER, Users
+from martlet.broker.ground.listeners import ListenerProtocol, Listeners
+from martlet.broker.ground.peer_connection import Connect, connect_to_broker, connect_with
+from martlet.broker.ground.settings import BrokerSettings
+from martlet.broker.membership.metadata_changes import MetadataChanges
+from martlet.client.security import ClientSecurity, SecurityProtocol
+from martlet.cluster.image import ImageDelta, MetadataImage
+from martlet.security.sasl import Mechanism
+
+_OFFERED: Final = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
+
+
+@dataclass(slots=True)
+class Access:
+    """One broker's parts; made by `make_access`."""
+
+    audit: Audit
+    authentication: Authentication
+    user_admin: UserAdmin
+    connect_to_broker: Connect
+    """How this broker reaches others, as what their listener asks for."""
+    end_sessions: Callable[[Collection[str]], None] = lambda users: None
+    """Ends the connections of users that are not what they were; the server's, once there is one."""
+
+    def follow(self, delta: ImageDelta) -> None:
+        """Take over what changed in the metadata."""
+        if delta.users:
+            self.end_sessions(frozenset(delta.users))
+
+
+def make_access(
+    settings: BrokerSettings, listeners: Listeners, changes: MetadataChanges, clock: Clock, randomness: Randomness
+) -> Access:
+    """The parts for a broker with these settings."""
+    audit = Audit(clock)
+    image = changes.image
+    options = AuthenticationOptions(
+        mechanisms=sasl_mechanisms(settings.sasl_mechanisms),
+        broker_listener=listeners.for_brokers,
+        session_ms=settings.sasl_session_ms,
+    )
+    authentication = Authentication(options, Users(image), clock, randomness, audit)
+    return Access(audit, authentication, UserAdmin(changes), _connect(listeners, image))
+
+
+def sasl_mechanisms(text: str) -> tuple[Mechanism, ...]:
+    """The mechanisms that a setting names; raises ValueError with a sentence."""
+    found = []
+    for word in text.split(","):
+        mechanism = next((one for one in _OFFERED if one.value == word.strip().upper()), None)
+        if mechanism is None:
+            allowed = ", ".join(one.value for one in _OFFERED)
+            raise ValueError(f"sasl_mechanisms: {word.strip()!r} is not offered; allowed are {allowed}")
+        found.append(mechanism)
+    return tuple(dict.fromkeys(found))
+
+
+def _connect(listeners: Listeners, image: MetadataImage) -> Connect:
+    """How brokers of this cluster reach each other: their listener is like ours of the same name."""
+    protocol = next(one.protocol for one in listeners.all if one.name == listeners.for_brokers)
+    if protocol is ListenerProtocol.PLAIN:
+        return connect_to_broker
+
+    def security() -> ClientSecurity:
+        return ClientSecurity(
+            protocol=SecurityProtocol(protocol.kafka_name),
+            mechanism=Mechanism(BROKER_MECHANISM.value),
+            username=BROKER_USER,
+            password=Secret(image.replica_secret),
+        )
+
+    return connect_with(security)
