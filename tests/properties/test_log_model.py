@@ -320,10 +320,10 @@ class LogModel(RuleBasedStateMachine):
         wanted = data.draw(st.integers(900, self.time_ms + 50))
         end = self.log.end_offset
         first = next((record for record in records if record.timestamp_ms >= wanted), None)
-        found = self.log.offset_for_timestamp(wanted, end_offset=end)
+        found = self.log.times_below(end).first_at(wanted)
         assert (found and found[:2]) == (first and (first.timestamp_ms, first.offset))
         latest = max(records, key=lambda record: record.timestamp_ms, default=None)
-        found = self.log.max_timestamp_offset(end_offset=end)
+        found = self.log.times_below(end).latest()
         assert (found and found[:2]) == (latest and (latest.timestamp_ms, latest.offset))
         if isinstance(found, TimestampOffset):
             assert found.leader_epoch == self.log.leader_epoch_at(found.offset)

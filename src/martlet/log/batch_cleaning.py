@@ -7,7 +7,8 @@ records go.
 How it works: a record goes when a later one has the same key, or when it has no key. A tombstone (no value) stays until
 consumers have had `delete_retention_ms` to see it: the first cleaning writes that deadline into the batch (attribute
 bit 6; the base timestamp is then the deadline, as in Kafka), a later one drops the tombstone when it has passed.
-Control batches and batches whose records cannot be opened stay as they are.
+A transaction's marker gets such a deadline when none of its data came before it (`transaction_cleaning`), and goes when
+that has passed. Batches whose records cannot be opened and control batches of other kinds stay as they are.
 
 Invariants: (1) of every key the last record survives, unless it is a tombstone past its deadline; (2) cleaning twice is
 cleaning once.
@@ -19,6 +20,7 @@ from hashlib import blake2b
 from typing import Final
 
 from martlet.base.errors import ApiError
+from martlet.log.transaction_cleaning import TransactionCleaning
 from martlet.wire.batch import COMPRESSION_MASK, BatchHeader, rebuild_batch
 from martlet.wire.records.encode import varint
 from martlet.wire.records.index import RecordIndex, index_records, unpack_batches
@@ -35,7 +37,7 @@ def key_digest(key: bytes) -> bytes:
 
 def keys_of_batch(batch: bytes, header: BatchHeader) -> list[tuple[bytes, int]]:
     """Digest and offset of every keyed record; nothing for a batch that cleaning leaves alone."""
-    opened = _open(batch, header)
+    opened = None if header.is_control else _open(batch, header)
     if opened is None:
         return []
     data, index = opened
@@ -50,18 +52,31 @@ def keys_of_batch(batch: bytes, header: BatchHeader) -> list[tuple[bytes, int]]:
 class BatchCleaner:
     """Cleans batches against the latest offset of each key."""
 
-    __slots__ = ("_delete_retention_ms", "_latest_offset", "_now_ms")
+    __slots__ = ("_delete_retention_ms", "_latest_offset", "_now_ms", "_transactions")
 
-    def __init__(self, latest_offset: Callable[[bytes], int], *, now_ms: int, delete_retention_ms: int) -> None:
+    def __init__(
+        self,
+        latest_offset: Callable[[bytes], int],
+        transactions: TransactionCleaning,
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+    ) -> None:
         self._latest_offset = latest_offset
+        self._transactions = transactions
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
 
     def clean(self, batch: bytes, header: BatchHeader, *, must_stay: bool) -> bytes | None:
         """The batch to write in place of `batch`; None when nothing of it is left."""
+        is_marker_without_data = self._transactions.begin_or_end(header)
+        if header.is_control and header.record_count:
+            return self._clean_marker(batch, header, must_stay=must_stay) if is_marker_without_data else batch
+        if self._transactions.is_aborted(header):
+            return _bare(header) if must_stay else None
         opened = _open(batch, header)
         if opened is None:
-            return batch if must_stay or header.record_count or header.is_control else None
+            return batch if must_stay or header.record_count else None
         data, index = opened
         rows = [row for row in range(index.record_count) if self._stays(data, index, row, header)]
         if not rows:
@@ -75,6 +90,17 @@ class BatchCleaner:
         if not wants_deadline:
             slices = [data[index.record_bounds[2 * row] : index.record_bounds[2 * row + 1]] for row in rows]
             return rebuild_batch(header, b"".join(slices))
+        return self._with_deadline(header, data, index, rows)
+
+    def _clean_marker(self, batch: bytes, header: BatchHeader, *, must_stay: bool) -> bytes | None:
+        if header.attributes & DELETE_HORIZON_BIT:
+            if self._now_ms < header.base_timestamp:
+                return batch
+            return _bare(header) if must_stay else None
+        opened = _open(batch, header)
+        return batch if opened is None else self._with_deadline(header, *opened, [0])
+
+    def _with_deadline(self, header: BatchHeader, data: bytes, index: RecordIndex, rows: list[int]) -> bytes:
         deadline_ms = self._now_ms + self._delete_retention_ms
         header = header._replace(attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=deadline_ms)
         return rebuild_batch(header, b"".join(_retimed(data, index, row, deadline_ms) for row in rows))
@@ -91,7 +117,7 @@ class BatchCleaner:
 
 
 def _open(batch: bytes, header: BatchHeader) -> tuple[bytes, RecordIndex] | None:
-    if header.is_control or header.record_count == 0:
+    if header.record_count == 0:
         return None
     try:
         data, spans = unpack_batches(batch, max_bytes=_OPENED_BYTES_MAX, check_crc=False)

@@ -117,3 +117,10 @@ def read_gaps(disk: Disk, directory: str) -> KnownGaps:
 def write_gaps(disk: Disk, directory: str, gaps: KnownGaps) -> None:
     """Write it down, durably."""
     disk.replace_file(f"{directory}/{KNOWN_GAPS}", encode_gaps(gaps))
+
+
+def note_compaction(disk: Disk, directory: str, gaps: KnownGaps) -> KnownGaps:
+    """Write down that batches may be missing, before any is; what is known of gaps from then on."""
+    noted = gaps._replace(is_compacted=True)
+    write_gaps(disk, directory, noted)
+    return noted

@@ -18,12 +18,14 @@ from typing import Final
 from martlet.base.disk import DirectoryEntry, Disk
 from martlet.base.errors import StorageFailure
 from martlet.base.ids import TopicPartition
+from martlet.log.aborted_index import decode_aborted
 from martlet.log.batch_order import KnownGaps, decode_gaps, encode_gaps, read_gaps
 from martlet.log.batch_survey import BatchSurvey, Damage
 from martlet.log.checkpoint_files import CheckpointFiles, read_checkpoint_files
 from martlet.log.checkpoints import BrokenCheckpoint, decode_epochs, decode_offsets, decode_topic_id
 from martlet.log.epoch_cache import EpochCache
 from martlet.log.file_names import (
+    ABORTED_INDEX,
     ASIDE_NOTED,
     CLEAN_SHUTDOWN,
     CLEANED_OFFSETS,
@@ -46,14 +48,16 @@ from martlet.log.file_names import (
     parse_partition_directory,
     partition_directory,
 )
+from martlet.log.producer_replay import marker_at
 from martlet.log.producer_snapshot import decode_producers
 from martlet.log.rebuilt_files import read_rebuilt
 from martlet.log.recovery import LogCheckpoint, apply_floor
 from martlet.log.segment import Segment
-from martlet.log.segment_facts import SegmentFacts, misplaced_epochs
+from martlet.log.segment_facts import AbortedFacts, SegmentFacts, misplaced_epochs
 
 _READS_ALL: Final = "the next start reads more of each log, and is careful"
 _REBUILT: Final = "it is made again from the messages"
+_SEES_ABORTED: Final = "until it is repaired, readers of committed messages can get aborted ones"
 
 
 class FindingKind(Enum):
@@ -160,6 +164,7 @@ class _PartitionCheck:
         gaps = read_gaps(disk, directory)
         self._gaps: KnownGaps = gaps._replace(is_compacted=gaps.is_compacted or known.cleaned_offset > 0)
         self._epochs: list[tuple[int, int]] = []
+        self._transactions = AbortedFacts()
         self._end_offset = 0
         self._unreadable: dict[str, str] = {}
         self._is_swapping = False
@@ -223,8 +228,10 @@ class _PartitionCheck:
         until = until if following is None else following.base_offset
         try:
             survey = segment.survey(0, next_offset=segment.base_offset, until=until)
+            self._transactions.begin_segment()
             for position, header in survey:
                 facts.take(position, header)
+                self._transactions.take(header, marker_at(segment, position, header))
         except StorageFailure as failure:
             until = self._flushed_after(segment.base_offset) if until is None else until
             consequence = "who reads these offsets gets an error"
@@ -288,6 +295,22 @@ class _PartitionCheck:
         for name, is_faulty in zip(files, faulty, strict=True):
             if is_faulty or (must_be_whole and name not in names):
                 yield from self._rebuilt(name, names, "it does not agree with the messages")
+        yield from self._check_aborted(segment, facts, names, must_be_whole=must_be_whole)
+
+    def _check_aborted(
+        self, segment: Segment, facts: SegmentFacts, names: set[str], *, must_be_whole: bool
+    ) -> Iterator[Finding]:
+        name = offset_file(segment.base_offset, ABORTED_INDEX)
+        content = self._read(name)
+
+        def may_be_wrong(offset: int) -> bool:
+            is_lost = any(first <= offset < following for first, following in self._gaps.lost)
+            return is_lost or self._gaps.is_compacted or facts.may_be_wrong(offset)
+
+        fault = self._transactions.fault(content, may_be_wrong=may_be_wrong, must_be_whole=must_be_whole)
+        if fault is not None:
+            consequence = _REBUILT if decode_aborted(content) is None and content else _SEES_ABORTED
+            yield from self._rebuilt(name, names, fault, consequence)
 
     def _rebuilt(self, name: str, names: set[str], what: str, consequence: str = _REBUILT) -> Iterator[Finding]:
         if name not in self._unreadable:

@@ -13,7 +13,9 @@ to there, neighbours together while they fit into one. A group that loses nothin
 
 Invariants: (1) of every key the last record below the high watermark survives (or was a tombstone past its deadline);
 (2) offsets and order stay, and the last batch of every group stays, emptied if need be, so that the end of the log can
-be reached; (3) the last batch of every producer stays, so that its sequence numbers survive a rebuild.
+be reached; (3) the last batch of every producer stays, so that its sequence numbers survive a rebuild; (4) a record of
+an aborted transaction takes no committed record's place; (5) while data of an aborted transaction may be left anywhere,
+the index says that it is aborted.
 Proved by: tests/unit/log/test_compaction.py, tests/properties/test_log_compaction.py
 """
 
@@ -22,12 +24,15 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from martlet.base.disk import Disk, DiskFile
+from martlet.log.aborted_index import AbortedTransaction
 from martlet.log.batch_cleaning import BatchCleaner, keys_of_batch
 from martlet.log.batch_order import COMPACTED
+from martlet.log.compaction_swap import commit_swap
 from martlet.log.file_names import CLEANED
 from martlet.log.options import LogOptions
 from martlet.log.segment import POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
 from martlet.log.segment_list import SegmentList
+from martlet.log.transaction_cleaning import LastOfProducers, TransactionCleaning
 from martlet.wire.batch import BatchHeader, read_batch_header
 
 KEYS_MAX: Final = 400_000
@@ -50,6 +55,24 @@ class CleanedGroup:
     segments: list[Segment]
     replacement: Segment | None = None
 
+    def put_in_place(self, disk: Disk, directory: str, segments: SegmentList) -> None:
+        """Let the replacement take the place of the segments, on disk and in the list."""
+        replacement = self.replacement
+        if replacement is None:
+            return
+        replacement.aborted.save()
+        for file in replacement.aborted.files():
+            file.sync()
+        bases = [segment.base_offset for segment in self.segments]
+        commit_swap(disk, directory, bases[0], bases)
+        segments.replace(self.segments, replacement)
+        replacement.persist_indexes()
+
+    def discard(self, disk: Disk) -> None:
+        """Remove what was written: the segments have changed meanwhile."""
+        if self.replacement is not None:
+            disk.remove(self.replacement.path + CLEANED)
+
 
 @dataclass(slots=True)
 class CompactionPlan:
@@ -62,7 +85,8 @@ class CompactionPlan:
     generation: int
     sources: list[Source]
     first_dirty_offset: int
-    producer_last_offsets: dict[int, int]
+    last_of_producers: LastOfProducers
+    aborted: list[AbortedTransaction]
     keys_max: int = KEYS_MAX
     cleaned_offset: int = 0
     groups: list[CleanedGroup] = field(default_factory=list)
@@ -71,9 +95,11 @@ class CompactionPlan:
     def run(self) -> None:
         """Read, decide, write; raises StorageFailure, after which the plan is over."""
         try:
-            latest = self._map_keys()
+            transactions = TransactionCleaning(self.aborted)
+            latest = self._map_keys(transactions)
             cleaner = BatchCleaner(
                 lambda digest: latest.get(digest, -1),
+                transactions,
                 now_ms=self.now_ms,
                 delete_retention_ms=self.options.delete_retention_ms,
             )
@@ -84,14 +110,14 @@ class CompactionPlan:
             self.is_over = True
             raise
 
-    def _map_keys(self) -> dict[bytes, int]:
+    def _map_keys(self, transactions: TransactionCleaning) -> dict[bytes, int]:
         latest: dict[bytes, int] = {}
         self.cleaned_offset = self.sources[-1].segment.next_offset
         for source in self.sources:
             if source.segment.next_offset <= self.first_dirty_offset:
                 continue
             for batch, header in _batches([source]):
-                if header.last_offset < self.first_dirty_offset:
+                if header.last_offset < self.first_dirty_offset or transactions.is_aborted(header):
                     continue
                 if latest and len(latest) + header.record_count > self.keys_max:
                     self.cleaned_offset = header.base_offset
@@ -104,13 +130,17 @@ class CompactionPlan:
         interval, base_offset = self.options.index_interval_bytes, segments[0].base_offset
         cleaned = Segment(self.disk, self.directory, base_offset, size=0, index_interval_bytes=interval, gaps=COMPACTED)
         cleaned.start_indexes()
+        cleaned.aborted.clear()
+        aborted = {one.last_offset: one for one in self.aborted}
         writer = _BatchWriter(self.disk, cleaned.path + CLEANED, cleaned)
         is_changed = len(sources) > 1
         batches = _batches(sources)
         upcoming = next(batches, None)
         while upcoming is not None:
             (batch, header), upcoming = upcoming, next(batches, None)
-            kept = cleaner.clean(batch, header, must_stay=upcoming is None or self._is_producers_last(header))
+            kept = cleaner.clean(batch, header, must_stay=upcoming is None or self.last_of_producers.has(header))
+            if header.is_control and header.last_offset in aborted:
+                cleaned.aborted.add(aborted[header.last_offset])
             is_changed = is_changed or kept is not batch
             if kept is not None:
                 writer.add(kept)
@@ -120,9 +150,6 @@ class CompactionPlan:
         writer.finish()
         cleaned.seal(segments[-1].next_offset)
         return CleanedGroup(segments, cleaned)
-
-    def _is_producers_last(self, header: BatchHeader) -> bool:
-        return header.producer_id >= 0 and self.producer_last_offsets.get(header.producer_id) == header.last_offset
 
 
 class _BatchWriter:

@@ -7,6 +7,8 @@ How it works, for one group of neighbouring segments and the file made of them:
     (sources removed)       all but the first are gone, and all their index files
     <base>.log              the swap file takes the first source's name
 
+The index of aborted transactions at <base> speaks for all sources before the first rename, and stays.
+
 Every step is made durable before the next is taken. After a crash a `.cleaned` file is removed and a `.swap` file is
 carried through: the segments it replaces are those that begin within its offsets, because a compacted file always
 keeps the last batch of its group, emptied if need be.
@@ -20,7 +22,7 @@ from martlet.base.disk import DirectoryEntry, Disk
 from martlet.base.errors import LogDamaged
 from martlet.log.batch_order import COMPACTED, BatchOrder
 from martlet.log.batch_scan import BatchScan
-from martlet.log.file_names import CLEANED, INDEX, LOG, SWAP, TIME_INDEX, offset_file, parse_offset_file
+from martlet.log.file_names import CLEANED, INDEX, INDEX_KINDS, LOG, SWAP, TIME_INDEX, offset_file, parse_offset_file
 
 
 def commit_swap(disk: Disk, directory: str, base_offset: int, source_bases: list[int]) -> None:
@@ -49,7 +51,7 @@ def finish_swaps(disk: Disk, directory: str, entries: list[DirectoryEntry]) -> b
 
 def _replace_sources(disk: Disk, directory: str, base_offset: int, source_bases: list[int]) -> None:
     for base in source_bases:
-        for suffix in (INDEX, TIME_INDEX) if base == base_offset else (LOG, INDEX, TIME_INDEX):
+        for suffix in (INDEX, TIME_INDEX) if base == base_offset else (LOG, *INDEX_KINDS):
             disk.remove(f"{directory}/{offset_file(base, suffix)}")
     disk.sync_directory(directory)
     path = f"{directory}/{offset_file(base_offset, LOG)}"

@@ -3,6 +3,7 @@
     <topic>-<partition>/                    one partition
     <topic>-<partition>.<id>-delete/        a deleted partition whose files are still to be removed
     <20 digits>.log .index .timeindex       a segment, named by its base offset
+    <20 digits>.txnindex                    the aborted transactions whose markers are in the segment, if any
     <20 digits>.snapshot                    producer state at that offset
     ….cleaned ….swap ….deleted              see `compaction_swap`
 
@@ -20,6 +21,8 @@ from martlet.base.ids import TopicPartition
 LOG: Final = ".log"
 INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
+ABORTED_INDEX: Final = ".txnindex"
+INDEX_KINDS: Final = (INDEX, TIME_INDEX, ABORTED_INDEX)
 SNAPSHOT: Final = ".snapshot"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"

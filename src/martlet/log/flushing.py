@@ -75,6 +75,7 @@ class CheckpointTicket:
     recovery_point: int
     sealed: list[Segment]
     index_files: list[DiskFile]
+    directories: list[str]
     epoch_path: str
     epoch_content: bytes | None
     epoch_changes: int
@@ -85,6 +86,8 @@ class CheckpointTicket:
         try:
             for file in self.index_files:
                 file.sync()
+            for directory in self.directories:
+                self.disk.sync_directory(directory)
             if self.epoch_content is not None:
                 self.disk.replace_file(self.epoch_path, self.epoch_content)
         except DiskFull:

@@ -50,7 +50,8 @@ from martlet.log.file_names import (
 )
 from martlet.log.flushing import CheckpointTicket
 from martlet.log.options import LogOptions
-from martlet.log.partition_log import PartitionLog, read_topic_id
+from martlet.log.partition_log import PartitionLog
+from martlet.log.partition_metadata import read_topic_id
 from martlet.log.recovery import LogCheckpoint
 
 

@@ -5,7 +5,7 @@ Readers of committed data see nothing from `first_unstable_offset` on: the last 
 the high watermark.
 
 A marker that is appended may still be lost with its leader, so its transaction holds readers back until the owner says
-that the marker is committed (`marker_is_committed_below`). A snapshot remembers only the open ones: it is read for a
+that the marker is committed (`release_below`). A snapshot remembers only the open ones: it is read for a
 start or a truncation, and what was decided before it is decided wherever the history goes on.
 
 Invariants: LOG-70 `first_unstable_offset` never passes an open transaction's first offset; LOG-71 it is None exactly
@@ -13,7 +13,19 @@ when no transaction is open or held.
 Proved by: tests/unit/log/test_open_transactions.py
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable
+from itertools import islice
+from typing import NamedTuple
+
+
+class Decided(NamedTuple):
+    """A transaction that a marker has ended."""
+
+    first_offset: int
+    marker_offset: int
+    next_unstable: int
+    """Where the oldest transaction begins that was still open then, else the offset after the marker."""
 
 
 class OpenTransactions:
@@ -22,14 +34,21 @@ class OpenTransactions:
     __slots__ = ("_decided", "_open", "first_unstable_offset")
 
     def __init__(self) -> None:
-        self._open: dict[int, int] = {}
+        self._open: OrderedDict[int, int] = OrderedDict()
         """First offsets by producer id; the order of the log, which is that of their offsets."""
-        self._decided: list[tuple[int, int]] = []
-        """First offset and offset of the marker, in order of the markers."""
+        self._decided: list[Decided] = []
+        """Those whose marker is not known to be committed, in order of the markers."""
         self.first_unstable_offset: int | None = None
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def stable_below(self, high_watermark: int) -> int:
+        """Up to which offset everything is committed and decided, the high watermark being this."""
+        if self.first_unstable_offset is None:
+            return high_watermark
+        self.release_below(high_watermark)
+        return min([high_watermark, *self._firsts()])
 
     def begin(self, producer_id: int, first_offset: int) -> None:
         """A producer without an open transaction has written the first batch of one."""
@@ -37,23 +56,28 @@ class OpenTransactions:
         if self.first_unstable_offset is None:
             self.first_unstable_offset = first_offset
 
-    def decide(self, producer_id: int, marker_offset: int) -> None:
+    def decide(self, producer_id: int, marker_offset: int) -> Decided | None:
         """A marker ends the producer's transaction, if it has one; it is held until the marker is committed."""
         first_offset = self._open.pop(producer_id, None)
-        if first_offset is not None:
-            self._decided.append((first_offset, marker_offset))
+        if first_offset is None:
+            return None
+        decided = Decided(first_offset, marker_offset, next(iter(self._open.values()), marker_offset + 1))
+        self._decided.append(decided)
+        return decided
 
-    def marker_is_committed_below(self, high_watermark: int) -> None:
+    def release_below(self, high_watermark: int) -> None:
         """Hold no longer what markers below the high watermark have decided."""
         decided = self._decided
-        if decided and decided[0][1] < high_watermark:
-            self._decided = [held for held in decided if held[1] >= high_watermark]
-            firsts = [first_offset for first_offset, _ in self._decided]
-            firsts += [next(iter(self._open.values()))] if self._open else []
-            self.first_unstable_offset = min(firsts, default=None)
+        if decided and decided[0].marker_offset < high_watermark:
+            self._decided = [held for held in decided if held.marker_offset >= high_watermark]
+            self.first_unstable_offset = min(self._firsts(), default=None)
+
+    def _firsts(self) -> list[int]:
+        """Where the oldest open one and those held begin."""
+        return [held.first_offset for held in self._decided] + list(islice(self._open.values(), 1))
 
     def restore(self, open_ones: Iterable[tuple[int, int]]) -> None:
         """Take over the open transactions of a snapshot, as producer ids with first offsets; nothing else is known."""
-        self._open = dict(sorted(open_ones, key=lambda one: one[1]))
+        self._open = OrderedDict(sorted(open_ones, key=lambda one: one[1]))
         self._decided = []
         self.first_unstable_offset = next(iter(self._open.values()), None)

@@ -25,26 +25,30 @@ from zlib import crc32
 from martlet.base.disk import Disk, DiskFile
 from martlet.base.errors import ApiError, ErrorCode, LogDamaged, StorageFailure
 from martlet.base.ids import TopicId, TopicPartition
-from martlet.base.invariant import invariant
-from martlet.log.batch_order import KnownGaps, read_gaps, write_gaps
-from martlet.log.checkpoints import BrokenCheckpoint, decode_topic_id, encode_epochs, encode_offsets, encode_topic_id
+from martlet.log.aborted_index import AbortedTransaction
+from martlet.log.batch_order import KnownGaps, note_compaction, read_gaps
+from martlet.log.checkpoints import encode_epochs, encode_offsets
 from martlet.log.compaction import CompactionPlan, Source, choose_segments
-from martlet.log.compaction_swap import commit_swap
 from martlet.log.deleted_files import DeletedFiles
-from martlet.log.file_names import CLEANED, DELETED, EPOCH_CHECKPOINT, PARTITION_METADATA, RECOVERY_FLOOR
+from martlet.log.file_names import DELETED, EPOCH_CHECKPOINT, RECOVERY_FLOOR
 from martlet.log.flushing import CheckpointTicket, FlushTicket, SyncHealth
-from martlet.log.log_slice import NOTHING, Appended, LogSlice, TimestampOffset
+from martlet.log.log_slice import NOTHING, Appended, LogSlice
 from martlet.log.options import LogOptions
-from martlet.log.producer_state import KnownBatch
-from martlet.log.rebuilt_files import open_rebuilt, read_rebuilt
-from martlet.log.recovery import LoadedLog, LogCheckpoint, apply_floor, load_log, replay_producers
+from martlet.log.partition_metadata import read_topic_id, write_topic_id
+from martlet.log.producer_replay import find_aborted, marker_at, rebuild_aborted, replay_producers
+from martlet.log.producer_state import KnownBatch, ProducerStates
+from martlet.log.recovery import LoadedLog, LogCheckpoint, apply_floor, load_log
 from martlet.log.replicated_batches import ReplicatedBatches
 from martlet.log.retention import count_expired
 from martlet.log.segment import NO_TIMESTAMP, POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
 from martlet.log.segment_list import SegmentList
 from martlet.log.timestamp_search import TimestampSearch
+from martlet.log.transaction_cleaning import LastOfProducers
 from martlet.wire.batch import (
+    CONTROL_BIT,
     BatchHeader,
+    TransactionMarker,
+    read_marker,
     stamp_batch,
     stamp_log_append_time,
 )
@@ -170,15 +174,13 @@ class PartitionLog:
             checkpoint = apply_floor(checkpoint, floor, partition)
         gaps = read_gaps(disk, directory)
         if checkpoint.cleaned_offset > 0 and not gaps.is_compacted:
-            gaps = gaps._replace(is_compacted=True)
             with suppress(StorageFailure):  # the checkpoint says so, too
-                write_gaps(disk, directory, gaps)
+                gaps = note_compaction(disk, directory, gaps)
         loaded = load_log(disk, directory, options, checkpoint, now_ms, gaps=gaps, on_damage=on_damage)
         log = cls(disk, directory, options, partition, loaded, gaps=gaps, now_ms=now_ms)
         log._floor = None if floor is None else checkpoint.recovery_point or 0
         log.cleaned_offset = min(checkpoint.cleaned_offset, log.end_offset)
         log.high_watermark = max(log.log_start_offset, min(checkpoint.high_watermark, log.end_offset))
-        log.producers.transactions.marker_is_committed_below(log.high_watermark)
         log._parent_changed = is_new_directory
         log._opened_clean = checkpoint.is_clean
         if loaded.is_new or not checkpoint.is_clean:
@@ -209,24 +211,20 @@ class PartitionLog:
     def damage(self) -> list[str]:
         """What is known to be damaged: one line for each stretch."""
         lines = [f"{segment.path}: {damage}" for segment in self._segments for damage in segment.damage]
-        return [self._missing_start(), *lines] if self._lacks_start else lines
-
-    @property
-    def _lacks_start(self) -> bool:
-        return self.log_start_offset < self._segments.first.base_offset
+        lacks_start = self.log_start_offset < self._segments.first.base_offset
+        return [self._missing_start(), *lines] if lacks_start else lines
 
     def _missing_start(self) -> str:
         last_offset = self._segments.first.base_offset - 1
         return f"{self.directory}: the segments of offsets {self.log_start_offset} to {last_offset} are gone"
 
     @property
-    def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction begins that is open, or whose marker is not committed yet; None without any.
+    def last_stable_offset(self) -> int:
+        """Up to where readers of committed data may see.
 
-        The owner says with `producers.transactions.marker_is_committed_below` how far markers are committed.
+        The high watermark, or where the oldest transaction begins that is open or whose marker is not committed yet.
         """
-        first_offset = self.producers.transactions.first_unstable_offset
-        return None if first_offset is None else max(first_offset, self.log_start_offset)
+        return max(self.log_start_offset, self.producers.transactions.stable_below(self.high_watermark))
 
     @property
     def size_bytes(self) -> int:
@@ -238,10 +236,7 @@ class PartitionLog:
 
     def assign_topic_id(self, topic_id: TopicId) -> None:
         """Write down whose partition this is; durable with the next flush."""
-        file = open_rebuilt(self._disk, f"{self.directory}/{PARTITION_METADATA}")
-        file.truncate(0)
-        file.append(encode_topic_id(topic_id))
-        self._unsynced_files.append(file)
+        self._unsynced_files.append(write_topic_id(self._disk, self.directory, topic_id))
         self._directory_changes += 1
         self.topic_id = topic_id
 
@@ -262,13 +257,15 @@ class PartitionLog:
         Raises ApiError for a producer out of step, DiskFull or StorageFailure when the write fails (I3), and LogDamaged
         when the log speaks of a later leader.
         """
-        producer_id = header.producer_id
+        producer_id, marker = header.producer_id, None
         if leader_epoch < self.epochs.latest_epoch:
             raise LogDamaged(
                 f"{self.directory}: the log holds leader epoch {self.epochs.latest_epoch}, but its leader has epoch "
                 f"{leader_epoch}: a batch or the epoch file is damaged"
             )
         if producer_id >= 0:
+            if header.attributes & CONTROL_BIT:
+                marker = self._marker_to_append(batch, header)
             known = self.producers.check(header)
             if known is not None:
                 return self._answer_duplicate(known)
@@ -290,9 +287,11 @@ class PartitionLog:
         position = active.write(batch)
         active.note_batch(position, last_offset, header)
         if leader_epoch != self.epochs.latest_epoch:
-            self._begin_epoch(leader_epoch, base_offset)
+            self.epochs.assign(leader_epoch, base_offset)
         if producer_id >= 0:
-            self.producers.record(header, last_offset, now_ms)
+            aborted = self.producers.record(header, last_offset, now_ms, marker)
+            if aborted is not None:
+                active.aborted.add(aborted)
         self.end_offset = last_offset + 1
         return Appended(base_offset, last_offset, append_time_ms, False)
 
@@ -405,9 +404,8 @@ class PartitionLog:
 
     def find_damage_at(self, piece: LogSlice) -> None:
         """Reading this piece has failed: find out what of its segment is damaged, if it is not known yet."""
-        for segment in self._segments:
-            if piece.file is not None and segment.path == piece.file.path:
-                segment.find_damage_at(piece.position)
+        if piece.file is not None:
+            self._segments.find_damage_at(piece.file.path, piece.position)
 
     def _find_sealed(self, offset: int) -> tuple[Segment, int]:
         segments = self._segments
@@ -472,13 +470,16 @@ class PartitionLog:
             return None
         if self._segments.active.size - self._snapped_bytes >= _SNAPSHOT_EVERY_BYTES:
             self._write_snapshot()
+        index_files = [file for segment in sealed for file in segment.index_files()]
+        aborted_files = [file for segment in [*sealed, self._segments.active] for file in segment.aborted.files()]
         return CheckpointTicket(
             disk=self._disk,
             health=self._health,
             generation=self._generation,
             recovery_point=self.flushed_offset,
             sealed=sealed,
-            index_files=[file for segment in sealed for file in segment.index_files()],
+            index_files=index_files + aborted_files,
+            directories=[self.directory] if aborted_files else [],
             epoch_path=f"{self.directory}/{EPOCH_CHECKPOINT}",
             epoch_content=encode_epochs(self.epochs.entries) if self.epochs.is_dirty else None,
             epoch_changes=self.epochs.changes,
@@ -538,19 +539,21 @@ class PartitionLog:
         end_offset = segment.end_before(position)
         self._write_floor(end_offset)
         while len(self._segments) > number + 1:
-            self._discard(self._segments.remove_last())
+            self._segments.remove_last().discard()
         segment.truncate(position)
         self._snapshots.remove_beyond(end_offset)
         self._sync_names()
         self.epochs.truncate_from_end(end_offset)
         self._set_end(end_offset, now_ms)
-        self.producers = replay_producers(self._snapshots, self._segments, end_offset, self._options, now_ms)
+        if segment.aborted.is_damaged:
+            rebuild_aborted(segment, self._producers_at(segment.base_offset, now_ms))
+        self.producers = self._producers_at(end_offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
         """Drop everything and go on, empty, at `offset`. Durable when it returns."""
         self._write_floor(0)
         for segment in reversed(list(self._segments)):
-            self._discard(segment)
+            segment.discard()
         self._snapshots.remove_all()
         self._sync_names()
         self._segments = SegmentList([self._create_segment(offset)])
@@ -617,7 +620,10 @@ class PartitionLog:
         self._deleted_files.noted_start = offset
 
     def plan_compaction(self, now_ms: int, *, up_to_offset: int) -> CompactionPlan | None:
-        """What to compact now, if the topic is compacted and enough has changed; one plan at a time."""
+        """What to compact now, if the topic is compacted and enough has changed; one plan at a time.
+
+        What is not decided stays as it is, whatever `up_to_offset`, the high watermark, says.
+        """
         if not self._options.compact or (self._compaction is not None and not self._compaction.is_over):
             return None
         if self.damage:
@@ -626,11 +632,12 @@ class PartitionLog:
             self._segments,
             self._options,
             now_ms=now_ms,
-            up_to_offset=min(up_to_offset, self.recovery_point),
+            up_to_offset=min(self.recovery_point, self.producers.transactions.stable_below(up_to_offset)),
             first_dirty_offset=self.cleaned_offset,
         )
         if not segments:
             return None
+        first_offset, end_offset = segments[0].base_offset, segments[-1].next_offset
         self._compaction = CompactionPlan(
             disk=self._disk,
             directory=self.directory,
@@ -639,11 +646,8 @@ class PartitionLog:
             generation=self._generation,
             sources=[Source(segment, segment.file) for segment in segments],
             first_dirty_offset=self.cleaned_offset,
-            producer_last_offsets={
-                producer_id: entry.batches[-1].last_offset
-                for producer_id, entry in self.producers.items()
-                if entry.batches
-            },
+            last_of_producers=LastOfProducers(self.producers.items()),
+            aborted=self.aborted_transactions(first_offset, end_offset, now_ms=now_ms),
         )
         return self._compaction
 
@@ -651,44 +655,46 @@ class PartitionLog:
         """Put what the plan has written in place; groups whose segments changed meanwhile are dropped (then False)."""
         self._compaction = None
         plan.is_over = True
-        present = set(self._segments)
         is_whole = True
         for group in plan.groups:
-            is_current = plan.generation == self._generation and present.issuperset(group.segments)
+            is_current = plan.generation == self._generation and self._segments.hold(group.segments)
             is_whole = is_whole and is_current
             if group.replacement is None:
                 continue
             if not is_current:
-                self._disk.remove(group.replacement.path + CLEANED)
+                group.discard(self._disk)
                 continue
             self._allow_gaps()
-            bases = [segment.base_offset for segment in group.segments]
-            commit_swap(self._disk, self.directory, bases[0], bases)
-            self._segments.replace(group.segments, group.replacement)
-            group.replacement.gaps = self._gaps
-            group.replacement.epochs = self.epochs
-            group.replacement.persist_indexes()
+            group.replacement.gaps, group.replacement.epochs = self._gaps, self.epochs
+            group.put_in_place(self._disk, self.directory, self._segments)
             self._newly_sealed.append(group.replacement)
         if is_whole:
             self.cleaned_offset = max(self.cleaned_offset, plan.cleaned_offset)
         self._snapshots.keep_only({segment.base_offset for segment in self._segments})
         return is_whole
 
+    # Transactions.
+
+    def aborted_transactions(self, from_offset: int, to_offset: int, *, now_ms: int) -> list[AbortedTransaction]:
+        """All with data below `to_offset` whose marker is at `from_offset` or later, in order of their beginnings.
+
+        That is what a reader of these offsets has to know to leave out what was aborted; `to_offset` lies not beyond
+        the last stable offset. Raises StorageFailure.
+        """
+
+        def rebuild(segment: Segment) -> None:
+            rebuild_aborted(segment, self._producers_at(segment.base_offset, now_ms))
+
+        return find_aborted(self._segments.from_offset(from_offset), from_offset, to_offset, rebuild)
+
     # Time.
 
-    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> TimestampOffset | None:
-        """The first record at or after `timestamp_ms` below `end_offset`."""
-        return self._search_up_to(end_offset).first_at(timestamp_ms)
-
-    def max_timestamp_offset(self, *, end_offset: int) -> TimestampOffset | None:
-        """The record with the greatest timestamp below `end_offset`."""
-        return self._search_up_to(end_offset).latest()
-
-    # Inside.
-
-    def _search_up_to(self, end_offset: int) -> TimestampSearch:
+    def times_below(self, end_offset: int) -> TimestampSearch:
+        """To find records by their time, of those below `end_offset`."""
         start_offset = self.log_start_offset
         return TimestampSearch(self._segments, self.epochs, start_offset=start_offset, end_offset=end_offset)
+
+    # Inside.
 
     def _answer_duplicate(self, known: KnownBatch) -> Appended:
         append_time_ms = known.timestamp_ms if self._options.log_append_time else -1
@@ -718,17 +724,27 @@ class PartitionLog:
             return options.segment_ms
         return options.segment_ms - crc32(f"{self.partition}/{segment.base_offset}".encode()) % jitter_ms
 
-    def _begin_epoch(self, leader_epoch: int, base_offset: int) -> None:
-        invariant(leader_epoch > self.epochs.latest_epoch, "leader epochs in a log never go back")
-        self.epochs.assign(leader_epoch, base_offset)
+    def _marker_to_append(self, batch: memoryview, header: BatchHeader) -> TransactionMarker:
+        marker = read_marker(batch)
+        if marker is None:
+            raise ApiError(ErrorCode.INVALID_RECORD, "a control batch without a transaction marker cannot be appended")
+        self.producers.check_marker(header, marker)
+        self.producers.transactions.release_below(self.high_watermark)
+        return marker
 
     def _note_replicated(self, active: Segment, position: int, header: BatchHeader, now_ms: int) -> None:
         active.note_batch(position, header.last_offset, header)
         if header.partition_leader_epoch > self.epochs.latest_epoch:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
         if header.producer_id >= 0:
-            self.producers.record(header, header.last_offset, now_ms)
+            marker = marker_at(active, position, header)
+            aborted = self.producers.record(header, header.last_offset, now_ms, marker)
+            if aborted is not None:
+                active.aborted.add(aborted)
         self.end_offset = header.next_offset
+
+    def _producers_at(self, offset: int, now_ms: int) -> ProducerStates:
+        return replay_producers(self._snapshots, self._segments, offset, self._options, now_ms)
 
     def _create_segment(self, base_offset: int) -> Segment:
         self._directory_changes += 1
@@ -742,11 +758,9 @@ class PartitionLog:
     def _allow_gaps(self) -> None:
         """Write down that batches may be missing, before any is."""
         if not self._gaps.is_compacted:
-            gaps = self._gaps._replace(is_compacted=True)
-            write_gaps(self._disk, self.directory, gaps)
-            self._gaps = gaps
+            self._gaps = note_compaction(self._disk, self.directory, self._gaps)
             for segment in self._segments:
-                segment.gaps = gaps
+                segment.gaps = self._gaps
 
     def _write_snapshot(self) -> None:
         self._snapshots.write(self.end_offset, self.producers)
@@ -769,10 +783,6 @@ class PartitionLog:
             self._disk.sync_directory(self.directory.rpartition("/")[0])
             self._parent_changed = False
 
-    def _discard(self, segment: Segment) -> None:
-        for path in segment.rename(DELETED):
-            self._disk.remove(path)
-
     def _set_end(self, end_offset: int, now_ms: int) -> None:
         self.end_offset = end_offset
         self.log_start_offset = min(self.log_start_offset, end_offset)
@@ -783,13 +793,3 @@ class PartitionLog:
         self._snapped_bytes = self._segments.active.size
         self._roll_after_ms = _UNKNOWN
         self._active_since_ms = now_ms
-
-
-def read_topic_id(disk: Disk, directory: str) -> TopicId | None:
-    """Whose partition a directory is, if it says so."""
-    content = read_rebuilt(disk, f"{directory}/{PARTITION_METADATA}")
-    try:
-        return None if content is None else decode_topic_id(content)
-    except BrokenCheckpoint:
-        # Whose partition this is can be learned elsewhere; deleting it for want of a name would be the worst answer.
-        return None

@@ -9,10 +9,12 @@ last one, or be 0 in a newer epoch. Without any memory of a producer every numbe
 lost with deleted records or have expired.
 
 Transactions. A transactional batch of a producer without an open transaction opens one, a marker closes it, also one
-of a later epoch. Neither a marker nor a coordinator's batch has sequence numbers (-1), so none are judged or moved.
+of a later epoch. Neither a marker nor a coordinator's batch has sequence numbers (-1), so none are judged or moved. A
+batch that compaction has emptied opens nothing: what was compacted was decided. A leader refuses markers of old epochs
+(`check_marker`); a replay applies every one.
 
-Invariants: (1) per producer and epoch every sequence number enters the log once and in order; (2) `check` changes
-nothing; (3) numbers wrap from 2³¹−1 to 0.
+Invariants: PROD-1 per producer and epoch every sequence number enters the log once and in order; PROD-2 checks change
+nothing; PROD-3 numbers wrap from 2³¹−1 to 0; PROD-4 while a transaction is open its producer writes only inside it.
 Proved by: tests/unit/log/test_producer_state.py, tests/properties/test_log_model.py
 """
 
@@ -21,8 +23,9 @@ from typing import Final, NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import NO_OFFSET
+from martlet.log.aborted_index import AbortedTransaction
 from martlet.log.open_transactions import OpenTransactions
-from martlet.wire.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from martlet.wire.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, TransactionMarker
 
 WINDOW: Final = 5
 """Clients have at most this many batches under way to a partition."""
@@ -105,6 +108,8 @@ class ProducerStates:
             return None
         if header.producer_epoch == entry.epoch:
             if header.base_sequence == entry.next_sequence:
+                if entry.current_txn_first_offset != NO_OFFSET:
+                    _check_inside(header, entry)
                 return None
             return None if _has_no_sequence(header) else _duplicate_or_gap(header, entry)
         if header.producer_epoch < entry.epoch:
@@ -117,22 +122,63 @@ class ProducerStates:
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} begins epoch {header.producer_epoch} at {header.base_sequence}, not 0",
             )
+        if entry.current_txn_first_offset != NO_OFFSET:
+            _check_inside(header, entry)
         return None
 
-    def record(self, header: BatchHeader, last_offset: int, timestamp_ms: int) -> None:
-        """Remember a batch that is in the log; of `header` all but the base offset counts."""
+    def check_marker(self, header: BatchHeader, marker: TransactionMarker, *, transaction_version: int = 0) -> None:
+        """Raise ApiError for a marker that a leader must not append: it would end another transaction than its own.
+
+        From version 2 of transactions on every end has an epoch of its own, so an equal one is the repeat of a marker
+        that is there, which is harmless, or belongs to a transaction that is not open any more.
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            return
+        is_open = entry.current_txn_first_offset != NO_OFFSET
+        epoch = header.producer_epoch
+        if epoch < entry.epoch or (transaction_version >= 2 and epoch == entry.epoch and is_open):
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {header.producer_id} is at epoch {entry.epoch}, the marker at {epoch}",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise ApiError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"producer {header.producer_id} has a marker of coordinator epoch {entry.coordinator_epoch}, "
+                f"this one is of {marker.coordinator_epoch}",
+            )
+
+    def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has a transaction open here at this very epoch."""
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.epoch == epoch and entry.current_txn_first_offset != NO_OFFSET
+
+    def record(
+        self, header: BatchHeader, last_offset: int, timestamp_ms: int, marker: TransactionMarker | None = None
+    ) -> AbortedTransaction | None:
+        """Remember a batch that is in the log; of `header` all but the base offset counts.
+
+        `marker` is what a control batch holds. Returns the transaction that it has aborted, if that has data.
+        """
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch:
             entry = self._begin_epoch(header, entry, timestamp_ms)
         sequence = header.base_sequence
         if header.attributes & _TRANSACTION_BITS:
-            self._record_transaction(header, entry, last_offset)
+            if header.is_control:
+                entry.last_timestamp_ms = timestamp_ms
+                return None if marker is None else self._end_transaction(header.producer_id, entry, marker, last_offset)
+            if entry.current_txn_first_offset == NO_OFFSET and header.record_count:
+                entry.current_txn_first_offset = last_offset - header.last_offset_delta
+                self.transactions.begin(header.producer_id, entry.current_txn_first_offset)
             if sequence < 0:
                 entry.last_timestamp_ms = timestamp_ms
-                return
+                return None
         delta = header.last_offset_delta
         last_sequence = (sequence + delta) % _SEQUENCE_MODULUS
         entry.add(KnownBatch(sequence, last_sequence, last_offset, delta, timestamp_ms))
+        return None
 
     def restore(self, producer_id: int, entry: ProducerEntry) -> None:
         """Take an entry over from a snapshot."""
@@ -169,18 +215,30 @@ class ProducerStates:
         self._entries[header.producer_id] = entry
         return entry
 
-    def _record_transaction(self, header: BatchHeader, entry: ProducerEntry, last_offset: int) -> None:
-        if header.is_control:
-            entry.current_txn_first_offset = NO_OFFSET
-            self.transactions.decide(header.producer_id, last_offset)
-        elif entry.current_txn_first_offset == NO_OFFSET:
-            entry.current_txn_first_offset = last_offset - header.last_offset_delta
-            self.transactions.begin(header.producer_id, entry.current_txn_first_offset)
+    def _end_transaction(
+        self, producer_id: int, entry: ProducerEntry, marker: TransactionMarker, marker_offset: int
+    ) -> AbortedTransaction | None:
+        entry.current_txn_first_offset = NO_OFFSET
+        entry.coordinator_epoch = marker.coordinator_epoch
+        decided = self.transactions.decide(producer_id, marker_offset)
+        if decided is None or marker.is_commit:
+            return None
+        return AbortedTransaction(producer_id, decided.first_offset, marker_offset, decided.next_unstable)
 
 
 def _has_no_sequence(header: BatchHeader) -> bool:
     """Whether it is a marker or a batch of a coordinator."""
     return header.base_sequence < 0 and header.attributes & _TRANSACTION_BITS != 0
+
+
+def _check_inside(header: BatchHeader, entry: ProducerEntry) -> None:
+    """Refuse a batch outside the transaction that its producer has open (PROD-4)."""
+    if not header.is_transactional:
+        raise ApiError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {header.producer_id} has a transaction open since offset {entry.current_txn_first_offset}, "
+            "the batch is outside it",
+        )
 
 
 def _duplicate_or_gap(header: BatchHeader, entry: ProducerEntry) -> KnownBatch:

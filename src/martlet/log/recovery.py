@@ -33,6 +33,7 @@ from martlet.log.epoch_cache import EpochCache
 from martlet.log.epoch_recovery import read_epochs, recover_epochs
 from martlet.log.file_names import DELETED, LOG, SNAPSHOT, parse_offset_file
 from martlet.log.options import LogOptions
+from martlet.log.producer_replay import appended_at_ms, marker_at, rebuild_aborted, replay_producers
 from martlet.log.producer_snapshot import ProducerSnapshots
 from martlet.log.producer_state import ProducerStates
 from martlet.log.segment import Segment
@@ -115,28 +116,6 @@ def load_log(
     recovery = _Recovery(disk, directory, options, checkpoint, now_ms, on_damage)
     recovery.gaps = gaps
     return recovery.run(entries)
-
-
-def replay_producers(
-    snapshots: ProducerSnapshots, segments: SegmentList, end_offset: int, options: LogOptions, now_ms: int
-) -> ProducerStates:
-    """Producer state at `end_offset`: the newest snapshot before it and the batches since."""
-    offset, producers = snapshots.load_latest(up_to_offset=end_offset) or (0, ProducerStates())
-    producers.expire(now_ms, options.producer_id_expiration_ms)
-    if offset >= end_offset:
-        return producers
-    for segment in segments.from_offset(offset):
-        for _, header in segment.sound_batches(offset):
-            if header.base_offset >= end_offset:
-                return producers
-            if header.producer_id >= 0 and header.base_offset >= offset:
-                producers.record(header, header.last_offset, _appended_at_ms(header, now_ms))
-    return producers
-
-
-def _appended_at_ms(header: BatchHeader, now_ms: int) -> int:
-    # When a batch came is only known if it says so; now is on the safe side of expiring its producer.
-    return header.max_timestamp if header.uses_log_append_time else now_ms
 
 
 class _Recovery:
@@ -239,7 +218,8 @@ class _Recovery:
                 snapshots.append(offset)
         while len(segments) > 1 and segments[1].base_offset <= self._checkpoint.log_start_offset:
             # Deleted, but the removal did not survive a crash.
-            self._discard(segments.pop(0))
+            segments.pop(0).discard()
+            self._has_removed = True
         for segment, following in pairwise(segments):
             segment.is_sealed = True
             segment.next_offset = following.base_offset
@@ -269,6 +249,8 @@ class _Recovery:
         else:
             segment.checked_from(position)
             segment.resume(position, self._first_checked_offset)
+        if segment.aborted.is_damaged:
+            rebuild_aborted(segment, self._producers_at(segment.base_offset))
         self._producers = self._producers_at(self._end_offset)
 
     def _resume_damaged(self, segment: Segment, survey: BatchSurvey, ended_at: int | None) -> None:
@@ -304,6 +286,11 @@ class _Recovery:
             # The walk for the producers has met it, and knows more than the indexes by now.
             self._producers = self._producers_at(segments[number].base_offset)
             position, self._end_offset = segments[number].begin_again()
+        if segments[number].aborted.is_damaged:
+            position, self._end_offset = segments[number].begin_again()
+            self._producers = self._producers_at(self._end_offset)
+            segments[number].aborted.clear()
+        segments[number].aborted.truncate(self._end_offset)
         self._first_checked_offset = self._end_offset
         while number < len(segments):
             segment = segments[number]
@@ -325,6 +312,7 @@ class _Recovery:
                 segment.seal(segments[number + 1].base_offset)
                 self._newly_sealed.append(segment)
                 segments[number + 1].start_recovery(segment.next_offset)
+                segments[number + 1].aborted.clear()
                 self._end_offset = segment.next_offset
             segment.persist_indexes()
             number, position = number + 1, 0
@@ -346,7 +334,10 @@ class _Recovery:
                 latest_epoch = header.partition_leader_epoch
                 self._note_epoch(header)
             if header.producer_id >= 0:
-                producers.record(header, header.last_offset, _appended_at_ms(header, now_ms))
+                marker = marker_at(segment, at, header)
+                aborted = producers.record(header, header.last_offset, appended_at_ms(header, now_ms), marker)
+                if aborted is not None:
+                    segment.aborted.add(aborted)
         for damage in survey.damage:
             if not self._may_stay(damage):
                 return damage
@@ -371,7 +362,8 @@ class _Recovery:
         # The newest first: a crash on the way leaves a log that is cut again at the same place.
         for doomed in reversed(segments[number + 1 :]):
             self._cut_bytes += doomed.size
-            self._discard(doomed)
+            doomed.discard()
+            self._has_removed = True
         del segments[number + 1 :]
         segments[number].cut_file(position)
 
@@ -411,8 +403,3 @@ class _Recovery:
     def _note_epoch(self, header: BatchHeader) -> None:
         if not self._epochs or header.partition_leader_epoch > self._epochs[-1][0]:
             self._epochs.append((header.partition_leader_epoch, header.base_offset))
-
-    def _discard(self, segment: Segment) -> None:
-        for path in segment.rename(DELETED):
-            self._disk.remove(path)
-        self._has_removed = True

@@ -17,7 +17,7 @@ from typing import Final
 from martlet.base.disk import Disk
 from martlet.log.batch_order import NO_LIMIT, read_gaps, write_gaps
 from martlet.log.check import Finding, FindingKind
-from martlet.log.file_names import INDEX, LOG, TIME_INDEX, offset_file, parse_offset_file
+from martlet.log.file_names import ABORTED_INDEX, INDEX, LOG, TIME_INDEX, offset_file, parse_offset_file
 from martlet.log.options import LogOptions
 from martlet.log.segment import Segment
 
@@ -45,6 +45,9 @@ def repair(disk: Disk, directory: str, findings: Iterable[Finding]) -> None:
     for finding in found:
         if finding.kind is FindingKind.REBUILT and disk.exists(finding.file):
             disk.rename(finding.file, finding.file + DAMAGED)
+        if finding.file.endswith(ABORTED_INDEX):
+            # Without the file no transaction would count as aborted; an empty one is made again.
+            disk.open(finding.file, create=True).sync()
     if ranges:
         _go_on_at(disk, directory, max(following for _, following in ranges))
     for segment in _segments(disk, directory):

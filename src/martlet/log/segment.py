@@ -27,11 +27,12 @@ from typing import Final, NamedTuple
 
 from martlet.base.disk import Disk, DiskFile
 from martlet.base.errors import DiskFull, LogDamaged, StorageFailure
+from martlet.log.aborted_index import AbortedIndex
 from martlet.log.batch_order import EPOCH_MAX, NO_GAPS, NO_LIMIT, BatchOrder, KnownGaps
 from martlet.log.batch_scan import BatchScan
 from martlet.log.batch_survey import BatchSurvey, Damage
 from martlet.log.epoch_cache import EpochCache
-from martlet.log.file_names import INDEX, LOG, TIME_INDEX, offset_file
+from martlet.log.file_names import ABORTED_INDEX, DELETED, INDEX, INDEX_KINDS, LOG, TIME_INDEX, offset_file
 from martlet.log.index_files import append_entries, last_entry
 from martlet.log.log_slice import LogSlice
 from martlet.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
@@ -100,6 +101,7 @@ class Segment:
         "_times",
         "_unchecked",
         "_unindexed_bytes",
+        "aborted",
         "base_offset",
         "damage",
         "epochs",
@@ -135,6 +137,7 @@ class Segment:
         self._unchecked = UncheckedBytes(self.path, size, base_offset) if size else None
         self._index: OffsetIndex | None = None
         self._times: TimeIndex | None = None
+        self.aborted = AbortedIndex(disk, self._prefix + ABORTED_INDEX)
         self._recent_offsets: list[int] = []
         self._recent_positions: list[int] = []
         self._recent_base = NO_LIMIT
@@ -154,7 +157,9 @@ class Segment:
         if file.size():
             file.truncate(0)
         segment._file = file
-        segment.remove_index_files()
+        segment.aborted.remove()
+        disk.remove(segment._prefix + INDEX)
+        disk.remove(segment._prefix + TIME_INDEX)
         segment.start_indexes()
         return segment
 
@@ -222,6 +227,7 @@ class Segment:
         """Drop the batches from `position` on, durably, and go on appending there."""
         self.cut_file(position)
         self.reopen(position)
+        self.aborted.truncate(self.next_offset)
         self.persist_indexes()
 
     def cut_file(self, position: int) -> None:
@@ -698,9 +704,10 @@ class Segment:
 
     def persist_indexes(self) -> bool:
         """Bring the index files up to date; not so (False) on a full disk, which costs a rebuild at worst (I3)."""
-        if self._index is None or self._times is None:
-            return True
         try:
+            self.aborted.save()
+            if self._index is None or self._times is None:
+                return True
             append_entries(self._disk, self._prefix + INDEX, self._index, OFFSET_ENTRY_BYTES)
             append_entries(self._disk, self._prefix + TIME_INDEX, self._times, TIME_ENTRY_BYTES)
         except DiskFull:
@@ -710,7 +717,8 @@ class Segment:
     def index_files(self) -> list[DiskFile]:
         """The index files, to be synced."""
         paths = (self._prefix + INDEX, self._prefix + TIME_INDEX)
-        return [self._disk.open(path) for path in paths if self._disk.exists(path)]
+        files = [self._disk.open(path) for path in paths if self._disk.exists(path)]
+        return files + self.aborted.files()
 
     def release(self) -> None:
         """Let go of the open file, and of indexes that are safe in their files; for sealed segments."""
@@ -718,19 +726,21 @@ class Segment:
         self._forget_recent()
         if all(index is None or index.persisted == len(index) for index in (self._index, self._times)):
             self._index = self._times = None
+        self.aborted.release()
 
     def rename(self, suffix: str) -> list[str]:
         """Give all files the name they wait for removal under; returns the new names."""
         renamed = []
-        for kind in (LOG, INDEX, TIME_INDEX):
+        for kind in (LOG, *INDEX_KINDS):
             if self._disk.exists(self._prefix + kind):
                 self._disk.rename(self._prefix + kind, self._prefix + kind + suffix)
                 renamed.append(self._prefix + kind + suffix)
         return renamed
 
-    def remove_index_files(self) -> None:
-        self._disk.remove(self._prefix + INDEX)
-        self._disk.remove(self._prefix + TIME_INDEX)
+    def discard(self) -> None:
+        """Remove all files."""
+        for path in self.rename(DELETED):
+            self._disk.remove(path)
 
     def _forget_recent(self) -> None:
         self._recent_offsets, self._recent_positions, self._recent_base = [], [], NO_LIMIT

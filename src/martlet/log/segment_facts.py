@@ -9,14 +9,15 @@ one is at fault that also contradicts its other neighbour.
 Proved by: tests/unit/log/test_check.py
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from struct import Struct
 from typing import Final, NamedTuple
 
+from martlet.log.aborted_index import decode_aborted
 from martlet.log.batch_survey import Damage
-from martlet.wire.batch import BatchHeader
+from martlet.wire.batch import BatchHeader, TransactionMarker
 
 _INDEX_ENTRY: Final = Struct(">ii")
 _TIME_ENTRY: Final = Struct(">qi")
@@ -73,10 +74,10 @@ class SegmentFacts:
         time_entries = list(_TIME_ENTRY.iter_unpack(times[: len(times) // 12 * 12]))
         known = {(timestamp, relative) for (relative, _), timestamp in self.places.items()}
         wrong_index = len(index) % 8 > 0 or any(
-            entry not in self.places and not self._may_be_wrong(entry[0]) for entry in entries
+            entry not in self.places and not self.may_be_wrong(entry[0] + self.base_offset) for entry in entries
         )
         wrong_times = len(times) % 12 > 0 or any(
-            entry not in known and not self._may_be_wrong(entry[1]) for entry in time_entries
+            entry not in known and not self.may_be_wrong(entry[1] + self.base_offset) for entry in time_entries
         )
         if must_be_whole:
             # Both get their entries together; sealing adds one more to the time index.
@@ -95,11 +96,51 @@ class SegmentFacts:
         ]
         return bool(stamps) and max(stamps) not in (timestamp for timestamp, _ in time_entries)
 
-    def _may_be_wrong(self, relative_offset: int) -> bool:
+    def may_be_wrong(self, offset: int) -> bool:
         """Whether an entry of that offset says nothing about the index."""
-        if self.was_cut and self.base_offset + relative_offset >= self.last[-1].header.next_offset:
+        if self.was_cut and offset >= self.last[-1].header.next_offset:
             return True
-        return any(damage.covers(self.base_offset + relative_offset) for damage in self.damage)
+        return any(damage.covers(offset) for damage in self.damage)
+
+
+class AbortedFacts:
+    """Which transactions the markers of a partition have aborted; fed with all its batches, segment by segment."""
+
+    __slots__ = ("_open", "aborts", "expected")
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+        self.expected: set[tuple[int, int]] = set()
+        """Producer and marker of the transactions with data that this segment's markers have aborted."""
+        self.aborts: set[tuple[int, int]] = set()
+        """Producer and offset of all abort markers of this segment."""
+
+    def begin_segment(self) -> None:
+        self.expected, self.aborts = set(), set()
+
+    def take(self, header: BatchHeader, marker: TransactionMarker | None) -> None:
+        """The next sound batch, with the marker it holds."""
+        producer_id = header.producer_id
+        if marker is not None:
+            if not marker.is_commit:
+                self.aborts.add((producer_id, header.last_offset))
+                if producer_id in self._open:
+                    self.expected.add((producer_id, header.last_offset))
+            self._open.discard(producer_id)
+        elif header.is_transactional and not header.is_control and header.record_count:
+            self._open.add(producer_id)
+
+    def fault(self, content: bytes, *, may_be_wrong: Callable[[int], bool], must_be_whole: bool) -> str | None:
+        """Why the segment's index of aborted transactions cannot be right; `content` is empty for no file."""
+        entries = decode_aborted(content) if content else []
+        if entries is None:
+            return "its checksum does not match" if must_be_whole else None
+        found = {(entry.producer_id, entry.last_offset) for entry in entries}
+        if must_be_whole and not self.expected <= found:
+            return "it lacks aborted transactions"
+        if any(not may_be_wrong(marker[1]) for marker in found - self.aborts):
+            return "it does not agree with the messages"
+        return None
 
 
 def misplaced_epochs(segments: Sequence[SegmentFacts], latest_epoch: int | None) -> Iterator[tuple[Place, str]]:

@@ -55,6 +55,12 @@ class SegmentList:
                 return piece
         return None
 
+    def find_damage_at(self, path: str, position: int) -> None:
+        """Reading the file at `path` has failed there: find out what of it is damaged."""
+        for segment in self._segments:
+            if segment.path == path:
+                segment.find_damage_at(position)
+
     def distrust_sealed(self) -> None:
         """Have all sealed segments checked again."""
         for segment in self._segments[:-1]:
@@ -88,6 +94,10 @@ class SegmentList:
         number = self._segments.index(sources[0])
         invariant(self._segments[number : number + len(sources)] == sources, "the replaced segments are neighbours")
         self._set([*self._segments[:number], replacement, *self._segments[number + len(sources) :]])
+
+    def hold(self, segments: list[Segment]) -> bool:
+        """Whether all of these are still in the log."""
+        return set(self._segments).issuperset(segments)
 
     def used(self, segment: Segment) -> None:
         """Note a read from a sealed segment; lets go of the one not read for longest when too many are open."""

@@ -258,7 +258,27 @@ def build_marker_batch(
     )
 
 
-def parse_marker(key: bytes | None, value: bytes | None) -> TransactionMarker | None:
+def read_marker(batch: Buffer, position: int = 0) -> TransactionMarker | None:
+    """The marker in a whole control batch; None when there is none, as in one that compaction has emptied."""
+    try:
+        at = position + HEADER_BYTES
+        at = _after_varint(batch, at) + 1  # the record's length, its attributes
+        at = _after_varint(batch, _after_varint(batch, at))  # timestamp, offset
+        key_size = batch[at] >> 1
+        value_at = at + 1 + key_size
+        value_size = batch[value_at] >> 1
+        return parse_marker(batch[at + 1 : value_at], batch[value_at + 1 : value_at + 1 + value_size])
+    except (IndexError, ApiError):
+        return None
+
+
+def _after_varint(data: Buffer, position: int) -> int:
+    while data[position] & 0x80:
+        position += 1
+    return position + 1
+
+
+def parse_marker(key: Buffer | None, value: Buffer | None) -> TransactionMarker | None:
     """The marker in the one record of a control batch; None for a control record of another kind.
 
     Raises ApiError(CORRUPT_MESSAGE) when the bytes are too short. Newer versions may have longer keys and values.

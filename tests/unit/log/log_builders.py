@@ -11,7 +11,14 @@ from martlet.log.log_slice import Appended
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
 from martlet.log.recovery import LogCheckpoint
-from martlet.wire.batch import build_batch, iterate_batches, read_batch_header
+from martlet.wire.batch import (
+    TRANSACTIONAL_BIT,
+    TransactionMarker,
+    build_batch,
+    build_marker_batch,
+    iterate_batches,
+    read_batch_header,
+)
 from martlet.wire.records.record import Record, read_records
 
 PARTITION = TopicPartition("orders", 0)
@@ -51,6 +58,26 @@ def batch_of(
             records, compression=compression, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
         )
     )
+
+
+def transactional(producer_id: int, *values: bytes, epoch: int = 0, sequence: int = 0, key: bytes = b"k") -> bytearray:
+    """A batch inside its producer's transaction."""
+    records = [(NOW_MS, key, value, ()) for value in values]
+    return bytearray(
+        build_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            attributes=TRANSACTIONAL_BIT,
+        )
+    )
+
+
+def marker(producer_id: int, *, epoch: int = 0, is_commit: bool = True, coordinator_epoch: int = 1) -> bytearray:
+    """The control batch that ends a producer's transaction."""
+    decision = TransactionMarker(is_commit, coordinator_epoch)
+    return bytearray(build_marker_batch(decision, producer_id=producer_id, producer_epoch=epoch, timestamp_ms=NOW_MS))
 
 
 def append(log: PartitionLog, batch: bytearray, *, leader_epoch: int = 0, now_ms: int = NOW_MS) -> Appended:

@@ -11,6 +11,7 @@ from sim.disk import SimCrash
 
 from martlet.base.disk import Disk, SystemDisk
 from martlet.base.ids import TopicId, TopicPartition
+from martlet.log.aborted_index import AbortedTransaction, decode_aborted, encode_aborted
 from martlet.log.batch_order import read_gaps
 from martlet.log.check import Finding, FindingKind, check_log_directory
 from martlet.log.file_names import partition_directory
@@ -22,7 +23,7 @@ from martlet.log.replicated_batches import check_replicated
 from martlet.wire.batch import stamp_batch
 from tests.damage.cells import CELLS, Cell
 from tests.damage.judge import Truth, batches_in, batches_of
-from tests.unit.log.log_builders import NOW_MS, PARTITION, append, batch_of, new_disk
+from tests.unit.log.log_builders import NOW_MS, PARTITION, append, batch_of, marker, new_disk, transactional
 
 _ROOT = "data/logs"
 _LOG = f"{_ROOT}/{partition_directory(PARTITION)}"
@@ -125,7 +126,49 @@ def _roll(directory: LogDirectory, log: PartitionLog) -> None:
     log.roll(NOW_MS)
 
 
-_LIVES = [_nothing, _flush, _delete_records, _expire, _compact, _truncate, _start_elsewhere, _copy, _move, _roll]
+def _abort(directory: LogDirectory, log: PartitionLog) -> None:
+    """Transactions of three producers over several segments, the last one open; some are checkpointed."""
+    for number in range(30):
+        producer_id = 10 + number % 3
+        if number % 7 < 5:
+            batch = transactional(producer_id, b"%03d" % number * 8, sequence=-1, key=b"%d" % (number % 4))
+        else:
+            batch = marker(producer_id, is_commit=number % 2 > 0)
+        append(log, batch, leader_epoch=5)
+        if number == 20:
+            _flush(directory, log)
+
+
+def _abort_and_truncate(directory: LogDirectory, log: PartitionLog) -> None:
+    end_offset = log.end_offset
+    _abort(directory, log)
+    log.truncate_to(end_offset + 10, now_ms=NOW_MS)
+    _abort(directory, log)
+
+
+def _abort_and_compact(directory: LogDirectory, log: PartitionLog) -> None:
+    _abort(directory, log)
+    for producer_id in (10, 11, 12):
+        append(log, marker(producer_id, is_commit=False), leader_epoch=5)
+    log.roll(NOW_MS)
+    _compact(directory, log)
+
+
+_LIVES = [
+    _nothing,
+    _flush,
+    _delete_records,
+    _expire,
+    _compact,
+    _truncate,
+    _start_elsewhere,
+    _copy,
+    _move,
+    _roll,
+    _abort,
+    _abort_and_truncate,
+    _abort_and_compact,
+]
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill", "noted, then kill"])
@@ -177,6 +220,45 @@ def test_nothing_is_found_wherever_a_process_was_killed(
         if is_over:
             return
     raise AssertionError("it never came to its end")
+
+
+# --- transactions that no reader would know to be aborted
+
+
+def _aborted(log: PartitionLog) -> list[AbortedTransaction]:
+    return log.aborted_transactions(0, log.end_offset, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("damage", ["gone", "changed", "shorter", "another's"])
+def test_an_index_of_aborted_transactions_that_is_not_whole_is_found_and_repaired(damage: str) -> None:
+    disk = new_disk()
+    directory = _opened(disk)
+    log = _created(directory)
+    _abort(directory, log)
+    expected = _aborted(log)
+    assert len(expected) > 2
+    directory.close(clean=True)
+    first, last = [f"{_LOG}/{name}" for name, _, _ in disk.list_directory(_LOG) if name.endswith(".txnindex")][:2]
+    entries = decode_aborted(disk.read_file(last) or b"") or []
+    if damage == "gone":
+        disk.remove(last)
+    elif damage == "changed":
+        disk.flip_bit(last, 100)
+    else:
+        more = entries[-1]._replace(last_offset=entries[-1].last_offset + 1)
+        changed = entries[:-1] if damage == "shorter" else [*entries, more]
+        disk.remove(last)
+        disk.open(last, create=True).append(encode_aborted(changed))
+    [finding] = check_log_directory(disk, _ROOT)
+    assert (finding.kind, finding.file) == (FindingKind.REBUILT, last)
+    repair(disk, _LOG, [finding])
+    again = _opened(disk)
+    found = again.get(PARTITION)
+    assert found is not None
+    assert _aborted(found) == expected
+    again.close()
+    assert list(check_log_directory(disk, _ROOT)) == []
+    assert disk.exists(first)
 
 
 # --- damage that only neighbours tell of

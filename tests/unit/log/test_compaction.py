@@ -13,10 +13,10 @@ from martlet.log.compaction_swap import commit_swap, finish_swaps
 from martlet.log.file_names import KNOWN_GAPS
 from martlet.log.options import LogOptions
 from martlet.log.partition_log import PartitionLog
+from martlet.log.transaction_cleaning import TransactionCleaning
 from martlet.wire.batch import (
-    TransactionMarker,
+    CONTROL_BIT,
     build_batch,
-    build_marker_batch,
     crc_matches,
     read_batch_header,
     rebuild_batch,
@@ -50,7 +50,9 @@ def keyed(*changes: tuple[bytes | None, bytes | None], timestamp_ms: int = NOW_M
 
 def clean(batch: bytes, latest: dict[bytes, int], *, now_ms: int = NOW_MS, must_stay: bool = False) -> bytes | None:
     digests = {key_digest(key): offset for key, offset in latest.items()}
-    cleaner = BatchCleaner(lambda digest: digests.get(digest, -1), now_ms=now_ms, delete_retention_ms=1000)
+    cleaner = BatchCleaner(
+        lambda digest: digests.get(digest, -1), TransactionCleaning(), now_ms=now_ms, delete_retention_ms=1000
+    )
     cleaned = cleaner.clean(batch, read_batch_header(batch), must_stay=must_stay)
     if cleaned is not None:
         assert crc_matches(cleaned, 0, read_batch_header(cleaned))
@@ -118,7 +120,7 @@ def test_a_tombstone_under_log_append_time_keeps_the_time_of_the_batch() -> None
 
 
 def test_control_batches_and_unreadable_ones_stay() -> None:
-    marker = build_marker_batch(TransactionMarker(True, 1), producer_id=1, producer_epoch=0, timestamp_ms=1)
+    marker = build_batch([(1, b"\0\0\0\5", b"", ())], attributes=CONTROL_BIT)
     broken = rebuild_batch(read_batch_header(keyed((b"a", b"1"))), b"\xff" * 30)
     for batch in (marker, broken):
         assert clean(batch, {b"a": 99}) is batch
@@ -300,7 +302,7 @@ def test_indexes_of_a_compacted_segment_fit_it() -> None:
     again = open_log(disk, COMPACTED, recovery)
     before = disk.writes
     assert batches_in(again) == expected
-    assert again.offset_for_timestamp(NOW_MS + 39, end_offset=160) is not None
+    assert again.times_below(160).first_at(NOW_MS + 39) is not None
     assert disk.writes == before
 
 

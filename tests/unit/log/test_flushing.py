@@ -188,7 +188,7 @@ def test_index_files_are_complete_up_to_the_recovery_point() -> None:
     again = open_log(disk, SMALL, recovery)
     before = disk.writes
     for offset in range(0, 100, 10):
-        assert again.offset_for_timestamp(NOW_MS + 5 * offset, end_offset=120) is not None
+        assert again.times_below(120).first_at(NOW_MS + 5 * offset) is not None
     assert disk.writes == before, "no index had to be rebuilt"
 
 

@@ -9,7 +9,6 @@ from martlet.log.open_transactions import OpenTransactions
 from martlet.log.partition_log import PartitionLog
 from martlet.log.producer_snapshot import decode_producers, encode_producers
 from martlet.log.replicated_batches import check_replicated
-from martlet.wire.batch import TRANSACTIONAL_BIT, TransactionMarker, build_batch, build_marker_batch
 from tests.unit.log.log_builders import (
     NOW_MS,
     append,
@@ -17,40 +16,29 @@ from tests.unit.log.log_builders import (
     batches_in,
     checkpointed,
     close_cleanly,
+    marker,
     new_disk,
     open_log,
+    transactional,
 )
 
 
-def transactional(producer_id: int, *values: bytes, epoch: int = 0, sequence: int = 0) -> bytearray:
-    records = [(NOW_MS, b"k", value, ()) for value in values]
-    return bytearray(
-        build_batch(
-            records,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            base_sequence=sequence,
-            attributes=TRANSACTIONAL_BIT,
-        )
-    )
-
-
-def marker(producer_id: int, *, epoch: int = 0, is_commit: bool = True) -> bytearray:
-    decision = TransactionMarker(is_commit, 1)
-    return bytearray(build_marker_batch(decision, producer_id=producer_id, producer_epoch=epoch, timestamp_ms=NOW_MS))
-
-
 def committed(log: PartitionLog) -> int | None:
-    """The first unstable offset once all of the log is committed."""
-    log.producers.transactions.marker_is_committed_below(log.end_offset)
-    return log.first_unstable_offset
+    """Where the oldest transaction begins once all of the log is committed."""
+    log.high_watermark = log.end_offset
+    return None if log.last_stable_offset == log.end_offset else log.last_stable_offset
+
+
+def open_from(log: PartitionLog) -> int | None:
+    """Where the oldest transaction begins, as things stand."""
+    return log.producers.transactions.first_unstable_offset
 
 
 def test_a_log_without_transactions_has_no_unstable_offset() -> None:
     log = open_log(new_disk())
     append(log, batch_of(b"plain"))
     append(log, batch_of(b"idempotent", producer=(5, 0, 0)))
-    assert log.first_unstable_offset is None
+    assert open_from(log) is None
     assert len(log.producers.transactions) == 0
 
 
@@ -59,11 +47,11 @@ def test_a_transaction_begins_at_its_first_batch_and_ends_with_its_committed_mar
     append(log, batch_of(b"before"))
     append(log, transactional(7, b"a", b"b"))
     append(log, transactional(7, b"c", sequence=2))
-    assert log.first_unstable_offset == 1
+    assert open_from(log) == 1
     append(log, marker(7))
-    assert log.first_unstable_offset == 1, "the marker may still be lost"
-    log.producers.transactions.marker_is_committed_below(4)
-    assert log.first_unstable_offset == 1
+    assert open_from(log) == 1, "the marker may still be lost"
+    log.producers.transactions.release_below(4)
+    assert open_from(log) == 1
     assert committed(log) is None
 
 
@@ -88,10 +76,10 @@ def test_a_decided_transaction_holds_back_until_its_marker_is_committed() -> Non
     transactions.decide(2, 30)
     transactions.decide(1, 31)
     assert transactions.first_unstable_offset == 10
-    transactions.marker_is_committed_below(31)
+    transactions.release_below(31)
     assert transactions.first_unstable_offset == 10
     transactions.begin(2, 32)
-    transactions.marker_is_committed_below(32)
+    transactions.release_below(32)
     assert transactions.first_unstable_offset == 32
 
 
@@ -99,7 +87,7 @@ def test_a_marker_without_a_transaction_opens_none() -> None:
     log = open_log(new_disk())
     append(log, marker(4))
     append(log, marker(4, epoch=2))
-    assert log.first_unstable_offset is None
+    assert open_from(log) is None
     entry = log.producers.get(4)
     assert entry is not None
     assert entry.epoch == 2
@@ -111,14 +99,14 @@ def test_a_marker_of_a_later_epoch_ends_the_transaction() -> None:
     append(log, marker(7, epoch=1))
     assert committed(log) is None
     append(log, transactional(7, b"b", epoch=1))
-    assert log.first_unstable_offset == 2
+    assert open_from(log) == 2
 
 
 def test_a_batch_of_a_later_epoch_leaves_the_transaction_open_where_it_began() -> None:
     log = open_log(new_disk())
     append(log, transactional(7, b"a"))
     append(log, transactional(7, b"b", epoch=1))
-    assert log.first_unstable_offset == 0
+    assert open_from(log) == 0
 
 
 def test_a_coordinators_batch_without_sequence_numbers_opens_a_transaction() -> None:
@@ -127,7 +115,7 @@ def test_a_coordinators_batch_without_sequence_numbers_opens_a_transaction() -> 
     append(log, transactional(7, b"b", sequence=-1))
     entry = log.producers.get(7)
     assert entry is not None
-    assert (log.first_unstable_offset, entry.batches) == (0, [])
+    assert (open_from(log), entry.batches) == (0, [])
 
 
 def test_deleted_records_take_the_beginning_of_a_transaction_along() -> None:
@@ -135,7 +123,7 @@ def test_deleted_records_take_the_beginning_of_a_transaction_along() -> None:
     append(log, transactional(7, b"a", b"b"))
     append(log, batch_of(b"behind"))
     log.advance_log_start(2)
-    assert log.first_unstable_offset == 2
+    assert committed(log) == 2
 
 
 def test_a_producer_with_an_open_transaction_does_not_expire() -> None:
@@ -143,7 +131,7 @@ def test_a_producer_with_an_open_transaction_does_not_expire() -> None:
     append(log, transactional(7, b"a"))
     append(log, batch_of(b"idle", producer=(8, 0, 0)))
     assert log.producers.expire(NOW_MS * 1000, 1) == 1
-    assert log.first_unstable_offset == 0
+    assert open_from(log) == 0
 
 
 def test_a_snapshot_keeps_the_open_transactions() -> None:
@@ -155,7 +143,7 @@ def test_a_snapshot_keeps_the_open_transactions() -> None:
     assert restored is not None
     assert restored.transactions.first_unstable_offset == 1
     restored.transactions.decide(1, 4)
-    restored.transactions.marker_is_committed_below(5)
+    restored.transactions.release_below(5)
     assert restored.transactions.first_unstable_offset == 2
 
 
@@ -189,7 +177,7 @@ def test_a_truncation_opens_again_what_a_lost_marker_had_decided() -> None:
     log.truncate_to(1, now_ms=NOW_MS)
     assert committed(log) == 0
     log.truncate_fully_and_start_at(50, now_ms=NOW_MS)
-    assert log.first_unstable_offset is None
+    assert open_from(log) is None
 
 
 def open_ones_by_hand(decisions: list[tuple[int, bool]]) -> int | None:

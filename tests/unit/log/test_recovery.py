@@ -221,7 +221,7 @@ def test_a_log_resumed_cleanly_goes_on_as_if_never_stopped() -> None:
         log = open_log(disk, ONE_SEGMENT, close_cleanly(log))
     assert offsets(batches_in(log)) == offsets(batches_in(whole))
     assert list(log._segments.active.index.offsets) == list(whole._segments.active.index.offsets)
-    assert log.max_timestamp_offset(end_offset=120) == (NOW_MS + 191, 39, 0)
+    assert log.times_below(120).latest() == (NOW_MS + 191, 39, 0)
 
 
 def test_a_crash_start_reads_only_past_the_recovery_point() -> None:

@@ -96,9 +96,9 @@ def look_up(partition: Partition, timestamp: int, isolation: int, version: int) 
         return -1, NO_OFFSET, NO_LEADER_EPOCH
     check_knows_latest(partition, version)
     if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp_offset(end_offset=end)
+        found = log.times_below(end).latest()
     elif timestamp >= 0:
-        found = log.offset_for_timestamp(timestamp, end_offset=end)
+        found = log.times_below(end).first_at(timestamp)
     else:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"timestamp {timestamp} has no meaning")
     if found is None:

@@ -94,7 +94,6 @@ class Watermarks:
         """What is to hear of every change that a follower may care about: appends too."""
         self.is_closed = False
         """Whether the replica is out of use: nothing comes any more that could be waited for."""
-        self._markers_committed()
 
     @property
     def own_offset(self) -> int:
@@ -104,8 +103,7 @@ class Watermarks:
     @property
     def last_stable_offset(self) -> int:
         """Everything below is committed and belongs to no transaction that is open or not yet known to be decided."""
-        high_watermark, unstable = self._log.high_watermark, self._log.first_unstable_offset
-        return high_watermark if unstable is None else min(unstable, high_watermark)
+        return self._log.last_stable_offset
 
     def readable_end(self, isolation: int) -> int:
         """Where a reader of that isolation level has to stop."""
@@ -118,7 +116,6 @@ class Watermarks:
             return
         invariant(offset <= log.end_offset, "PAR-1: the high watermark never passes the end offset")
         log.high_watermark = offset
-        self._markers_committed()
         self.commits.reached(offset)
         self.wake()
 
@@ -131,7 +128,6 @@ class Watermarks:
 
     def truncated(self) -> None:
         """The log has lost its end: what waits for that is called, and finds out."""
-        self._markers_committed()
         self.wake()
         self.own.end()
 
@@ -145,7 +141,3 @@ class Watermarks:
         """Something has changed that readers and followers may care about."""
         self.readers.wake()
         self.followers.wake()
-
-    def _markers_committed(self) -> None:
-        """Transactions whose markers are below the high watermark hold readers back no longer."""
-        self._log.producers.transactions.marker_is_committed_below(self._log.high_watermark)

@@ -1,0 +1,82 @@
+"""Producer state and aborted transactions from the batches themselves: after a start, a truncation or damage.
+
+Rules: reads only. What comes out is what appending the same batches one by one has made (PROD-1), except that time is
+only known of batches that say when they came.
+Proved by: tests/unit/log/test_open_transactions.py, tests/unit/log/test_aborted_transactions.py
+"""
+
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Final
+
+from martlet.log.aborted_index import AbortedTransaction
+from martlet.log.options import LogOptions
+from martlet.log.producer_snapshot import ProducerSnapshots
+from martlet.log.producer_state import ProducerStates
+from martlet.log.segment import Segment
+from martlet.log.segment_list import SegmentList
+from martlet.wire.batch import CONTROL_BIT, BatchHeader, TransactionMarker, read_marker
+
+_MARKER_BYTES_MAX: Final = 1024
+"""Of a control batch; those of today have some 80."""
+_first_offset = attrgetter("first_offset")
+
+
+def replay_producers(
+    snapshots: ProducerSnapshots, segments: SegmentList, end_offset: int, options: LogOptions, now_ms: int
+) -> ProducerStates:
+    """Producer state at `end_offset`: the newest snapshot before it and the batches since."""
+    offset, producers = snapshots.load_latest(up_to_offset=end_offset) or (0, ProducerStates())
+    producers.expire(now_ms, options.producer_id_expiration_ms)
+    if offset >= end_offset:
+        return producers
+    for segment in segments.from_offset(offset):
+        for position, header in segment.sound_batches(offset):
+            if header.base_offset >= end_offset:
+                return producers
+            if header.producer_id >= 0 and header.base_offset >= offset:
+                marker = marker_at(segment, position, header)
+                producers.record(header, header.last_offset, appended_at_ms(header, now_ms), marker)
+    return producers
+
+
+def find_aborted(
+    segments: Iterable[Segment], from_offset: int, to_offset: int, rebuild: Callable[[Segment], None]
+) -> list[AbortedTransaction]:
+    """Those with data below `to_offset` and a marker at `from_offset` or later, by first offset.
+
+    `segments` begin with the one that holds `from_offset`; `rebuild` is called for one whose index is damaged.
+    """
+    found: dict[int, AbortedTransaction] = {}
+    for segment in segments:
+        if segment.aborted.is_damaged:
+            rebuild(segment)
+        for aborted in segment.aborted.since(from_offset):
+            if aborted.first_offset < to_offset:
+                found[aborted.last_offset] = aborted
+            if aborted.last_stable_offset >= to_offset:
+                return sorted(found.values(), key=_first_offset)
+    return sorted(found.values(), key=_first_offset)
+
+
+def rebuild_aborted(segment: Segment, producers: ProducerStates) -> None:
+    """Make the index of aborted transactions again; `producers` is the state where the segment begins."""
+    segment.aborted.clear()
+    for position, header in segment.sound_batches(segment.base_offset):
+        if header.producer_id >= 0:
+            aborted = producers.record(header, header.last_offset, 0, marker_at(segment, position, header))
+            if aborted is not None:
+                segment.aborted.add(aborted)
+    segment.persist_indexes()
+
+
+def marker_at(segment: Segment, position: int, header: BatchHeader) -> TransactionMarker | None:
+    """The marker in the batch of this header, if it is a control batch."""
+    if not header.attributes & CONTROL_BIT:
+        return None
+    return read_marker(segment.file.pread(min(header.size, _MARKER_BYTES_MAX), position))
+
+
+def appended_at_ms(header: BatchHeader, now_ms: int) -> int:
+    """When a batch came, as far as it says so; now is on the safe side of expiring its producer."""
+    return header.max_timestamp if header.uses_log_append_time else now_ms
