@@ -117,7 +117,7 @@ class LogMachine:
         self._judge_before_use()
         for partition in range(_PARTITIONS):
             # What is found is made durable before anybody can read it.
-            self._log(partition).flush()
+            self._log(partition).durability.flush()
             self._repeat(partition)
 
     def _judge_before_use(self) -> None:
@@ -186,7 +186,7 @@ class LogMachine:
 
     def _begin_flush(self, partition: int) -> None:
         if partition not in self._tickets:
-            ticket = self._log(partition).begin_flush()
+            ticket = self._log(partition).durability.begin_flush()
             if ticket is not None:
                 self._tickets[partition] = ticket
 
@@ -195,10 +195,10 @@ class LogMachine:
         log = self._log(partition)
         if ticket is not None:
             ticket.sync()
-            log.complete_flush(ticket)
-        self._acknowledge(partition, log.flushed_offset)
-        self.history.saw(partition, self._read(partition, self._seen_to[partition], log.flushed_offset))
-        self._seen_to[partition] = log.flushed_offset
+            log.durability.complete_flush(ticket)
+        self._acknowledge(partition, log.durability.flushed_offset)
+        self.history.saw(partition, self._read(partition, self._seen_to[partition], log.durability.flushed_offset))
+        self._seen_to[partition] = log.durability.flushed_offset
 
     def _acknowledge(self, partition: int, below: int) -> None:
         """Answer every publish whose messages all lie below that offset."""

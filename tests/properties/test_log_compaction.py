@@ -86,7 +86,7 @@ class World:
     def settle(self) -> None:
         """Seal, flush and checkpoint, so that everything may be compacted."""
         self.log.roll(START_MS)
-        self.log.flush()
+        self.log.durability.flush()
         self.directory.checkpoint()
 
     def compact(self, now_ms: int = START_MS, keys_max: int | None = None) -> bool:
@@ -96,7 +96,7 @@ class World:
         if keys_max is not None:
             plan.keys_max = keys_max
         plan.run()
-        return self.log.complete_compaction(plan)
+        return self.log.compaction.complete(plan)
 
     def reopen(self) -> None:
         self.directory = LogDirectory(self.disk, "data", OPTIONS)
@@ -165,7 +165,7 @@ def test_compacting_twice_is_compacting_once(history: History) -> None:
     world.compact()
     once = read_log(world.log)
     end_offset = world.log.end_offset
-    world.log.cleaned_offset = 0
+    world.log.compaction.cleaned_offset = 0
     world.directory.checkpoint()
     world.compact()
     assert read_log(world.log) == once
@@ -193,11 +193,11 @@ def test_a_tombstone_stays_for_its_time_and_then_goes(history: History) -> None:
     world.write(history)
     world.settle()
     world.compact()
-    world.log.cleaned_offset = 0
+    world.log.compaction.cleaned_offset = 0
     world.directory.checkpoint()
     world.compact(START_MS + RETAIN_MS - 1)
     assert len(check_survivors(world)) == len(world.latest())
-    world.log.cleaned_offset = 0
+    world.log.compaction.cleaned_offset = 0
     world.directory.checkpoint()
     world.compact(START_MS + RETAIN_MS)
     records = check_survivors(world, tombstones_may_go=True)
@@ -248,7 +248,7 @@ def test_a_crash_at_any_step_leaves_a_sound_log(kind: str, history: list[History
         assert world.log.end_offset == end_offset
         check_survivors(world)
         world.directory.checkpoint()
-        world.log.cleaned_offset = 0
+        world.log.compaction.cleaned_offset = 0
         world.compact()
         assert len(check_survivors(world)) == len(world.latest())
         changes += 1

@@ -53,7 +53,7 @@ def _read(log: PartitionLog, offset: int) -> bytes:
     try:
         return piece.read()
     except LogDamaged:
-        log.find_damage_at(piece)
+        log.segments.find_damage_at(piece)
         return log.locate(offset, max_bytes=500, end_offset=log.end_offset, at_least_one=True).read()
 
 
@@ -77,7 +77,7 @@ def _restart(disk: SimDisk, directory: LogDirectory, *, is_clean: bool) -> None:
         directory.close()
     else:
         for log in directory:
-            log.flush()
+            log.durability.flush()
         directory.checkpoint()
         directory.close(clean=False)
 
@@ -86,7 +86,7 @@ def _scrubbed(log: PartitionLog) -> bool:
     """Check all of it as the background does; whether it comes to an end, and has found anything."""
     for _ in range(200):
         try:
-            piece = log.next_unchecked(500)
+            piece = log.segments.next_unchecked(500)
         except LogDamaged:
             continue
         if piece is None:
@@ -94,7 +94,7 @@ def _scrubbed(log: PartitionLog) -> bool:
         try:
             piece.read()
         except LogDamaged:
-            log.find_damage_at(piece)
+            log.segments.find_damage_at(piece)
     raise AssertionError("a pass over the log does not end")
 
 
@@ -119,7 +119,7 @@ def _judge(disk: SimDisk, damaged: set[int], truth: Truth) -> None:
             stored.append(_stored(append(log, batch, leader_epoch=3).base_offset, bytes(batch)))
         truth = Truth(stored)
         assert _refused(log, truth) <= damaged, "what is intact can be read when more was appended"
-        log.flush()
+        log.durability.flush()
         again.checkpoint()
         again.close(clean=False)
 

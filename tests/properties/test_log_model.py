@@ -143,20 +143,20 @@ class LogModel(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        self.log.flush()
+        self.log.durability.flush()
         self.is_durable = True
 
     @rule(more=st.integers(1, 3))
     def flush_while_appending(self, more: int) -> None:
-        ticket = self.log.begin_flush()
+        ticket = self.log.durability.begin_flush()
         if ticket is None:
             return
         before = self.log.end_offset
         ticket.sync()
         for _ in range(more):
             self.append(self.make_batch(2, 100, 0))
-        self.log.complete_flush(ticket)
-        assert self.log.flushed_offset == before
+        self.log.durability.complete_flush(ticket)
+        assert self.log.durability.flushed_offset == before
         self.is_durable = True
 
     @rule()
@@ -190,9 +190,9 @@ class LogModel(RuleBasedStateMachine):
     def delete_old_segments(self) -> None:
         self.log.delete_old_segments(NOW_MS, up_to_offset=self.log.end_offset)
         assert self.log.log_start_offset >= self.start_offset
-        assert self.log.size_bytes <= OPTIONS.retention_bytes + OPTIONS.segment_bytes + 2000
+        assert self.log.segments.size_bytes() <= OPTIONS.retention_bytes + OPTIONS.segment_bytes + 2000
         self.start_offset = self.log.log_start_offset
-        self.log.remove_deleted_files(NOW_MS + OPTIONS.file_delete_delay_ms)
+        self.log.deleted_files.remove_due(NOW_MS + OPTIONS.file_delete_delay_ms, self.log.options.file_delete_delay_ms)
 
     @rule()
     def restart_cleanly(self) -> None:
@@ -203,7 +203,7 @@ class LogModel(RuleBasedStateMachine):
         self.reopen()
         assert self.directory.started_clean
         assert self.disk.reads - before < 25, "a clean start reads a few small things only"
-        assert self.log.end_offset == self.log.flushed_offset == self.log.recovery_point
+        assert self.log.end_offset == self.log.durability.flushed_offset == self.log.durability.recovery_point
         assert self.log.log_start_offset == self.start_offset
         assert self.log.epochs.entries[-1:] == epochs[-1:] or not epochs, "an epoch without records stays"
         self.check_epochs()
@@ -230,11 +230,11 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(kind=CRASHES)
     def crash(self, kind: Crash) -> None:
-        self.recover(kind, self.written, self.log.flushed_offset)
+        self.recover(kind, self.written, self.log.durability.flushed_offset)
 
     @rule(kind=CRASHES, changes=st.integers(0, 4), value_bytes=st.integers(0, 600))
     def crash_while_appending(self, kind: Crash, changes: int, value_bytes: int) -> None:
-        flushed = self.log.flushed_offset
+        flushed = self.log.durability.flushed_offset
         batch = bytearray(self.make_batch(2, value_bytes, 0))
         stamp_batch(batch, 0, self.log.end_offset, self.leader_epoch)
         in_flight = _written(batch)
@@ -249,12 +249,12 @@ class LogModel(RuleBasedStateMachine):
         action=st.sampled_from(["flush", "checkpoint", "close", "roll", "delete", "truncate", "start over"]),
     )
     def crash_during(self, kind: Crash, changes: int, action: str) -> None:
-        flushed, end, start = self.log.flushed_offset, self.log.end_offset, self.log.log_start_offset
+        flushed, end, start = self.log.durability.flushed_offset, self.log.end_offset, self.log.log_start_offset
         middle = (start + end) // 2
         self.disk.stop_after(changes)
         try:
             if action == "flush":
-                self.log.flush()
+                self.log.durability.flush()
             elif action == "checkpoint":
                 self.directory.checkpoint()
             elif action == "close":
@@ -326,7 +326,7 @@ class LogModel(RuleBasedStateMachine):
         found = self.log.times_below(end).latest()
         assert (found and found[:2]) == (latest and (latest.timestamp_ms, latest.offset))
         if isinstance(found, TimestampOffset):
-            assert found.leader_epoch == self.log.leader_epoch_at(found.offset)
+            assert found.leader_epoch == self.log.epochs.epoch_at(found.offset)
 
     @rule(below=st.integers(1, 5))
     def read_outside(self, below: int) -> None:
@@ -384,14 +384,14 @@ class LogModel(RuleBasedStateMachine):
             start_before = may_be_empty_at
         end = self.log.end_offset
         assert end >= flushed
-        if kind == "process" and may_be_empty_at is None and flushed == self.log.recovery_point:
+        if kind == "process" and may_be_empty_at is None and flushed == self.log.durability.recovery_point:
             assert end >= flushed
         assert self.log.log_start_offset <= max(start_before, end)
         self.written = [batch for batch in history if batch.header.last_offset < end]
         assert not self.written or self.written[-1].header.next_offset == end or not self.visible()
         self.start_offset = self.log.log_start_offset
         self.forget_cut_sends()
-        self.is_durable = self.log.flushed_offset > 0
+        self.is_durable = self.log.durability.flushed_offset > 0
         self.check_epochs()
         self.check_producers()
 
@@ -407,7 +407,7 @@ class LogModel(RuleBasedStateMachine):
         assert self.log.log_start_offset == self.start_offset
         if self.written:
             assert self.log.end_offset == self.written[-1].header.next_offset
-        assert self.log.recovery_point <= self.log.flushed_offset <= self.log.end_offset
+        assert self.log.durability.recovery_point <= self.log.durability.flushed_offset <= self.log.end_offset
 
     def visible(self) -> list[bytes]:
         return [batch.content for batch in self.written if batch.header.last_offset >= self.log.log_start_offset]
@@ -452,7 +452,7 @@ class LogModel(RuleBasedStateMachine):
                     expected.append((header.base_sequence, header.last_sequence, header.last_offset))
             expected = expected[-5:]
             found = self.window_of(self.log, producer_id)
-            first_base = self.log._segments.first.base_offset
+            first_base = self.log.segments.first.base_offset
             kept = [entry for entry in expected if entry[2] >= first_base]
             assert found == expected[len(expected) - len(found) :]
             assert len(found) >= len(kept)

@@ -102,8 +102,8 @@ class World:
         plan = self.log.plan_compaction(NOW_MS, up_to_offset=self.log.end_offset)
         if plan is not None:
             plan.run()
-            assert self.log.complete_compaction(plan)
-            self.compacted = max(self.compacted, self.log.cleaned_offset)
+            assert self.log.compaction.complete(plan)
+            self.compacted = max(self.compacted, self.log.compaction.cleaned_offset)
             self.known = checkpointed(self.log)
 
     def _damage(self) -> None:
@@ -120,7 +120,7 @@ class World:
         elif how == "kill":
             self.disk.crash("process")
         else:
-            self.log.flush()  # the messages, but no index
+            self.log.durability.flush()  # the messages, but no index
             self.disk.crash("power")
         self._open()
 
@@ -153,7 +153,7 @@ class World:
             content = log.locate(offset, max_bytes=300, end_offset=end, at_least_one=True).read()
             batches = list(iterate_batches(content))
             following = batches[-1][1].next_offset if batches else end
-            waiting = log.aborted_transactions(offset, following, now_ms=NOW_MS)
+            waiting = log.aborted_transactions(offset, following)
             leaving_out: set[int] = set()
             for position, header in batches:
                 while waiting and waiting[0].first_offset <= header.last_offset:

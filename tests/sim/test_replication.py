@@ -173,7 +173,8 @@ def test_under_commit_an_acknowledged_message_is_on_the_devices_of_all_in_sync()
             async with Producer(client, ProducerOptions(), cluster.client.clock) as producer:
                 for number in range(30):
                     delivery = await (await producer.send("orders", value=b"%d" % number, partition=0))
-                    flushed.extend(cluster.log(broker).flushed_offset - delivery.offset - 1 for broker in cluster.hosts)
+                    logs = [cluster.log(broker) for broker in cluster.hosts]
+                    flushed.extend(log.durability.flushed_offset - delivery.offset - 1 for log in logs)
 
         cluster.call(work)
         assert len(flushed) == 60
@@ -282,7 +283,7 @@ def test_a_batch_damaged_on_the_leaders_disk_is_never_copied() -> None:
         cluster.hosts[follower].crash(power_loss=False)
         cluster.publish(b"to be damaged" * 10, options=ONE_REPLICA)
         path = f"{log_directory(leader, ORDERS)}/{0:020d}.log"
-        cluster.hosts[leader].disk.flip_bit(path, 8 * (cluster.log(leader).size_bytes - 20))
+        cluster.hosts[leader].disk.flip_bit(path, 8 * (cluster.log(leader).segments.size_bytes() - 20))
         cluster.start(follower)
         cluster.world.run_for(10_000)
         assert cluster.log(follower).end_offset == 1

@@ -459,7 +459,9 @@ class BrokerApp:
         watch_replicas(services.partitions, services.logs, self._metrics)
         watch("martlet_partitions", "Partitions with a log on this broker.", lambda: len(services.logs))
         watch("martlet_disk_free_bytes", "Free bytes where the logs are.", lambda: self._disk.free_bytes(path))
-        watch("martlet_log_bytes", "Bytes of all logs.", lambda: sum(log.size_bytes for log in services.logs))
+        watch(
+            "martlet_log_bytes", "Bytes of all logs.", lambda: sum(log.segments.size_bytes() for log in services.logs)
+        )
         watch("martlet_in_flight_bytes", "Bytes of half-received large requests.", lambda: server.in_flight_bytes)
         space = services.partitions.space
         watch(

@@ -12,10 +12,12 @@ Invariants: (1) a batch that does not fit is never given to a reader; (2) withou
 Proved by: tests/unit/log/test_batch_order.py, tests/unit/log/test_batch_survey.py
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from martlet.base.disk import Disk
+from martlet.base.errors import StorageFailure
 from martlet.log.file_names import KNOWN_GAPS
 from martlet.log.rebuilt_files import read_rebuilt
 from martlet.wire.batch import BatchHeader
@@ -119,8 +121,27 @@ def write_gaps(disk: Disk, directory: str, gaps: KnownGaps) -> None:
     disk.replace_file(f"{directory}/{KNOWN_GAPS}", encode_gaps(gaps))
 
 
-def note_compaction(disk: Disk, directory: str, gaps: KnownGaps) -> KnownGaps:
-    """Write down that batches may be missing, before any is; what is known of gaps from then on."""
-    noted = gaps._replace(is_compacted=True)
-    write_gaps(disk, directory, noted)
-    return noted
+class GapRecord:
+    """What one log knows of its gaps, with the file that says so."""
+
+    __slots__ = ("_directory", "_disk", "known")
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.known = read_gaps(disk, directory)
+
+    def is_compacted(self) -> None:
+        """The log was compacted, as others know: batches may be missing, whether this can be written down or not."""
+        known = self.known._replace(is_compacted=True)
+        if known != self.known:
+            self.known = known
+            with suppress(StorageFailure):
+                write_gaps(self._disk, self._directory, known)
+
+    def note_compaction(self) -> None:
+        """Write down that batches may be missing, before any is."""
+        if not self.known.is_compacted:
+            noted = self.known._replace(is_compacted=True)
+            write_gaps(self._disk, self._directory, noted)
+            self.known = noted

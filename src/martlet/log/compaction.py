@@ -1,11 +1,7 @@
-"""Compacting a log: keep the last record of each key, in three steps of which the middle one blocks.
+"""Compacting segments: keep the last record of each key; made, and put in place, by `log_compaction`.
 
-    plan = log.plan_compaction(now_ms, up_to_offset=high_watermark)    on the loop: which segments
-    plan.run()                                                         in a thread: reads them, writes `.cleaned` files
-    log.complete_compaction(plan)                                      on the loop: swaps (`compaction_swap`)
-
-Rules: reads sealed segments below the recovery point only, which nobody writes; the log may go on, roll, delete and be
-cut meanwhile. Whatever changed under a group of segments makes its result worthless and only that.
+Rules: reads sealed segments below the recovery point only, which change no more; the log may go on, roll, delete and be
+truncated meanwhile. Whatever changed under a group of segments makes its result worthless and only that.
 
 How it works: the first pass notes the latest offset of each key in the part not yet compacted, up to a number of keys
 (`KEYS_MAX`): memory is bounded, and what did not fit is left to the next plan. The second pass rewrites all segments up

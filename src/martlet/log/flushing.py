@@ -1,8 +1,8 @@
 """Making a log durable in three steps, of which only the middle one blocks and runs in a worker thread.
 
-    ticket = log.begin_flush()        on the loop: which files hold unsynced batches
-    ticket.sync()                     in a thread: waits for the device
-    log.complete_flush(ticket)        on the loop: `flushed_offset` moves up
+    ticket = durability.begin_flush()        on the loop: which files hold unsynced batches
+    ticket.sync()                            in a thread: waits for the device
+    durability.complete_flush(ticket)        on the loop: `flushed_offset` moves up
 
 A checkpoint goes the same way: index files and leader epochs first, then the recovery point may be written down. The
 two are apart because an acknowledgement waits for the first and nobody waits for the second.

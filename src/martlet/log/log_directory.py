@@ -212,7 +212,7 @@ class LogDirectory:
         log.assign_topic_id(topic_id)
         if partition in self._checkpointed:
             # The offsets on disk are those of a deleted log of the same name.
-            log.disown_checkpoints()
+            log.durability.lower_floor(0)
         self._logs[partition] = log
         return log
 
@@ -247,10 +247,10 @@ class LogDirectory:
             if known.recovery_point is not None:
                 _note_offsets(checkpoint, partition, known)
         for partition, log in self._logs.items():
-            offsets = (log.recovery_point, log.log_start_offset, log.cleaned_offset)
+            offsets = (log.durability.recovery_point, log.log_start_offset, log.compaction.cleaned_offset)
             _note_offsets(checkpoint, partition, LogCheckpoint(*offsets, high_watermark=log.high_watermark))
             try:
-                ticket = log.begin_checkpoint()
+                ticket = log.durability.begin_checkpoint()
             except StorageFailure as error:
                 checkpoint.failures[partition] = error
                 continue
@@ -266,10 +266,10 @@ class LogDirectory:
             start, recovery_point = (
                 offsets.get(partition, 0) for offsets in (checkpoint.log_start_offsets, checkpoint.recovery_points)
             )
-            log.start_is_noted(min(start, recovery_point))
+            log.deleted_files.noted_start = min(start, recovery_point)
         for log, ticket in checkpoint.tickets:
             if log.partition not in checkpoint.failures and self._logs.get(log.partition) is log:
-                log.complete_checkpoint(ticket)
+                log.durability.complete_checkpoint(ticket)
 
     def checkpoint(self) -> None:
         """All three steps at once, for those who may wait."""
@@ -288,7 +288,7 @@ class LogDirectory:
         failed = dict(self.failures)
         for partition, log in self._logs.items():
             try:
-                log.close()
+                log.durability.close()
             except StorageFailure as error:
                 failed[partition] = error
         self.checkpoint()
@@ -312,7 +312,7 @@ class LogDirectory:
     def _forget(self, partition: TopicPartition) -> None:
         log = self._logs.pop(partition, None)
         if log is not None:
-            log.retire()
+            log.durability.retire()
         self.failures.pop(partition, None)
         self._set_aside.pop(partition, None)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _DAY_MS: Final = 86_400_000
-_FOREVER_MS: Final = (1 << 63) - 1
+FOREVER_MS: Final = (1 << 63) - 1
 
 UNLIMITED: Final = -1
 """A retention that deletes nothing."""
@@ -30,10 +30,10 @@ class LogOptions:
     compact: bool = False
     delete_retention_ms: int = _DAY_MS
     min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = _FOREVER_MS
+    max_compaction_lag_ms: int = FOREVER_MS
     min_cleanable_dirty_ratio: float = 0.5
     log_append_time: bool = False
-    timestamp_before_max_ms: int = _FOREVER_MS
+    timestamp_before_max_ms: int = FOREVER_MS
     timestamp_after_max_ms: int = 3_600_000
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = _DAY_MS
@@ -45,4 +45,4 @@ class LogOptions:
     @property
     def bounds_past_timestamps(self) -> bool:
         """Whether records may be too old, which only a look at each of them tells."""
-        return not self.log_append_time and self.timestamp_before_max_ms < _FOREVER_MS
+        return not self.log_append_time and self.timestamp_before_max_ms < FOREVER_MS

@@ -5,12 +5,11 @@ only known of batches that say when they came.
 Proved by: tests/unit/log/test_open_transactions.py, tests/unit/log/test_aborted_transactions.py
 """
 
-from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Final
 
 from martlet.log.aborted_index import AbortedTransaction
-from martlet.log.options import LogOptions
+from martlet.log.options import FOREVER_MS
 from martlet.log.producer_snapshot import ProducerSnapshots
 from martlet.log.producer_state import ProducerStates
 from martlet.log.segment import Segment
@@ -22,52 +21,54 @@ _MARKER_BYTES_MAX: Final = 1024
 _first_offset = attrgetter("first_offset")
 
 
-def replay_producers(
-    snapshots: ProducerSnapshots, segments: SegmentList, end_offset: int, options: LogOptions, now_ms: int
-) -> ProducerStates:
-    """Producer state at `end_offset`: the newest snapshot before it and the batches since."""
-    offset, producers = snapshots.load_latest(up_to_offset=end_offset) or (0, ProducerStates())
-    producers.expire(now_ms, options.producer_id_expiration_ms)
-    if offset >= end_offset:
+class ProducerReplay:
+    """Owned by one log; reads its snapshots and segments."""
+
+    __slots__ = ("_segments", "_snapshots")
+
+    def __init__(self, snapshots: ProducerSnapshots, segments: SegmentList) -> None:
+        self._snapshots = snapshots
+        self._segments = segments
+
+    def producers_at(self, end_offset: int, now_ms: int, *, expiration_ms: int = FOREVER_MS) -> ProducerStates:
+        """Producer state at `end_offset`: the newest snapshot before it and the batches since."""
+        offset, producers = self._snapshots.load_latest(up_to_offset=end_offset) or (0, ProducerStates())
+        producers.expire(now_ms, expiration_ms)
+        if offset >= end_offset:
+            return producers
+        for segment in self._segments.from_offset(offset):
+            for position, header in segment.sound_batches(offset):
+                if header.base_offset >= end_offset:
+                    return producers
+                if header.producer_id >= 0 and header.base_offset >= offset:
+                    marker = marker_at(segment, position, header)
+                    producers.record(header, header.last_offset, appended_at_ms(header, now_ms), marker)
         return producers
-    for segment in segments.from_offset(offset):
-        for position, header in segment.sound_batches(offset):
-            if header.base_offset >= end_offset:
-                return producers
-            if header.producer_id >= 0 and header.base_offset >= offset:
-                marker = marker_at(segment, position, header)
-                producers.record(header, header.last_offset, appended_at_ms(header, now_ms), marker)
-    return producers
 
+    def mend_aborted(self, segment: Segment) -> None:
+        """Make the segment's index of aborted transactions again if its file is damaged."""
+        if not segment.aborted.is_damaged:
+            return
+        producers = self.producers_at(segment.base_offset, 0)
+        segment.aborted.clear()
+        for position, header in segment.sound_batches(segment.base_offset):
+            if header.producer_id >= 0:
+                aborted = producers.record(header, header.last_offset, 0, marker_at(segment, position, header))
+                if aborted is not None:
+                    segment.aborted.add(aborted)
+        segment.persist_indexes()
 
-def find_aborted(
-    segments: Iterable[Segment], from_offset: int, to_offset: int, rebuild: Callable[[Segment], None]
-) -> list[AbortedTransaction]:
-    """Those with data below `to_offset` and a marker at `from_offset` or later, by first offset.
-
-    `segments` begin with the one that holds `from_offset`; `rebuild` is called for one whose index is damaged.
-    """
-    found: dict[int, AbortedTransaction] = {}
-    for segment in segments:
-        if segment.aborted.is_damaged:
-            rebuild(segment)
-        for aborted in segment.aborted.since(from_offset):
-            if aborted.first_offset < to_offset:
-                found[aborted.last_offset] = aborted
-            if aborted.last_stable_offset >= to_offset:
-                return sorted(found.values(), key=_first_offset)
-    return sorted(found.values(), key=_first_offset)
-
-
-def rebuild_aborted(segment: Segment, producers: ProducerStates) -> None:
-    """Make the index of aborted transactions again; `producers` is the state where the segment begins."""
-    segment.aborted.clear()
-    for position, header in segment.sound_batches(segment.base_offset):
-        if header.producer_id >= 0:
-            aborted = producers.record(header, header.last_offset, 0, marker_at(segment, position, header))
-            if aborted is not None:
-                segment.aborted.add(aborted)
-    segment.persist_indexes()
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """Those with data below `to_offset` and a marker at `from_offset` or later, by first offset."""
+        found: dict[int, AbortedTransaction] = {}
+        for segment in self._segments.from_offset(from_offset):
+            self.mend_aborted(segment)
+            for aborted in segment.aborted.since(from_offset):
+                if aborted.first_offset < to_offset:
+                    found[aborted.last_offset] = aborted
+                if aborted.last_stable_offset >= to_offset:
+                    return sorted(found.values(), key=_first_offset)
+        return sorted(found.values(), key=_first_offset)
 
 
 def marker_at(segment: Segment, position: int, header: BatchHeader) -> TransactionMarker | None:

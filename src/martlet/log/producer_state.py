@@ -192,9 +192,9 @@ class ProducerStates:
             if entry.current_txn_first_offset != NO_OFFSET
         )
 
-    def clear(self) -> None:
-        self._entries.clear()
-        self.transactions = OpenTransactions()
+    def become(self, other: "ProducerStates") -> None:
+        """Take over all that `other` holds, in place of what is here."""
+        self._entries, self.transactions = dict(other.items()), other.transactions
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have not written for so long; returns how many."""

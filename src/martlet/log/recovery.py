@@ -33,7 +33,7 @@ from martlet.log.epoch_cache import EpochCache
 from martlet.log.epoch_recovery import read_epochs, recover_epochs
 from martlet.log.file_names import DELETED, LOG, SNAPSHOT, parse_offset_file
 from martlet.log.options import LogOptions
-from martlet.log.producer_replay import appended_at_ms, marker_at, rebuild_aborted, replay_producers
+from martlet.log.producer_replay import ProducerReplay, appended_at_ms, marker_at
 from martlet.log.producer_snapshot import ProducerSnapshots
 from martlet.log.producer_state import ProducerStates
 from martlet.log.segment import Segment
@@ -160,6 +160,7 @@ class _Recovery:
             self._check_and_cut()
         log_start_offset = self._start_offset()
         self._check_reach(log_start_offset)
+        self._segments[-1].next_offset = self._end_offset
         self._clear_up()
         segments = SegmentList(self._segments)
         flushed_offset = self._end_offset
@@ -249,8 +250,7 @@ class _Recovery:
         else:
             segment.checked_from(position)
             segment.resume(position, self._first_checked_offset)
-        if segment.aborted.is_damaged:
-            rebuild_aborted(segment, self._producers_at(segment.base_offset))
+        self._replay().mend_aborted(segment)
         self._producers = self._producers_at(self._end_offset)
 
     def _resume_damaged(self, segment: Segment, survey: BatchSurvey, ended_at: int | None) -> None:
@@ -398,7 +398,11 @@ class _Recovery:
         self._snapshots.keep_only({segment.base_offset for segment in self._segments})
 
     def _producers_at(self, offset: int) -> ProducerStates:
-        return replay_producers(self._snapshots, SegmentList(self._segments), offset, self._options, self._now_ms)
+        expiration_ms = self._options.producer_id_expiration_ms
+        return self._replay().producers_at(offset, self._now_ms, expiration_ms=expiration_ms)
+
+    def _replay(self) -> ProducerReplay:
+        return ProducerReplay(self._snapshots, SegmentList(self._segments))
 
     def _note_epoch(self, header: BatchHeader) -> None:
         if not self._epochs or header.partition_leader_epoch > self._epochs[-1][0]:

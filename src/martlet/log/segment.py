@@ -1,21 +1,19 @@
-"""One segment: a log file with its two indexes, and finding batches in it.
+"""One segment: a log file with its indexes, and finding batches in it.
 
 Rules: knows positions, offsets and timestamps, but nothing of other segments, producers or epochs. Nothing is read when
 a segment is found on disk; file and indexes are opened when first used and can be released again.
 
 How it works: every `index_interval_bytes` a batch gets an entry in the indexes. The latest few batches are also
-remembered one by one (`_recent_…`), so that readers at the end of the log find theirs without reading. Index
-files are written at roll, checkpoint and close, never per append. A sealed segment gets no more batches; its last time
-index entry is its greatest timestamp.
+remembered one by one, so that readers at the end of the log find theirs without reading. Index files are written at
+roll, checkpoint and close, never per append. A sealed segment gets no more batches; its last time index entry is its
+greatest timestamp. Every walk expects each batch to follow the one before (`batch_order`). Where one does not, all of
+the file is surveyed (`batch_survey`), and from then on `damage` says which stretches hold no sound batch: walks step
+over them, and a reader of an offset in one gets LogDamaged, each time.
 
-Damage. Every walk expects each batch to follow the one before (`batch_order`). Where one does not, all of the file is
-looked at (`batch_survey`), and from then on `damage` says which stretches hold no sound batch: walks step over them,
-and who asks for an offset in one gets LogDamaged, each time.
-
-Invariants: (1) `size` counts bytes of batches, damaged ones included; (2) an index entry that came from a file is
+Invariants: SEG-1 `size` counts bytes of batches, damaged ones included; SEG-2 an index entry that came from a file is
 compared with the batch it points to before it is believed, and the indexes are rebuilt from the log file when they
-differ; (3) index files may lag behind or be missing, the log file never; (4) a rebuild that fails changes nothing;
-(5) `find` gives only batches that follow those before them, from the segment's start or a proven index entry on.
+differ; SEG-3 index files may lag behind or be missing, the log file never; SEG-4 a rebuild that fails changes nothing;
+SEG-5 `find` gives only batches that follow those before them, from the segment's start or a proven index entry on.
 Proved by: tests/unit/log/test_segment.py, tests/properties/test_log_model.py
 """
 
@@ -274,7 +272,8 @@ class Segment:
         except LogDamaged:
             self.look_for_damage()
             raise
-        return LogSlice(self.file, start, stop - start, is_final=True, unchecked=unchecked, gaps=self.gaps)
+        epoch_max = EPOCH_MAX if self.epochs is None else self.epochs.epoch_max
+        return LogSlice(self.file, start, stop - start, True, unchecked, self.gaps, epoch_max)
 
     def _ends_too_early(self) -> bool:
         """Whether all of a sealed segment has been checked, and it does not reach to the next one."""
@@ -300,7 +299,7 @@ class Segment:
         return self.size if place is None else place.position
 
     def find(self, offset: int) -> BatchPlace | None:
-        """The first batch that ends at `offset` or later; raises LogDamaged when it cannot be read (I5)."""
+        """The first batch that ends at `offset` or later; raises LogDamaged when it cannot be read (SEG-5)."""
         index = self.index
         if self.damage:
             for damage in self.damage:
@@ -541,7 +540,7 @@ class Segment:
         return self._max_timestamp, self._max_timestamp_offset
 
     def is_true_time(self, timestamp_ms: int, relative_offset: int) -> bool:
-        """Whether the batch that a time index entry names agrees with it (I2)."""
+        """Whether the batch that a time index entry names agrees with it (SEG-2)."""
         offset = self.base_offset + relative_offset
         try:
             place = self.find(offset)
@@ -657,7 +656,7 @@ class Segment:
         return 0, self.base_offset
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes from the log file; on the way notes what is damaged (I4)."""
+        """Make both indexes from the log file; on the way notes what is damaged (SEG-4)."""
         with self._unchanged_by_failure():
             is_whole = not self.damage
             if is_whole:
@@ -703,7 +702,7 @@ class Segment:
             raise
 
     def persist_indexes(self) -> bool:
-        """Bring the index files up to date; not so (False) on a full disk, which costs a rebuild at worst (I3)."""
+        """Bring the index files up to date; not so (False) on a full disk, which costs a rebuild at worst (SEG-3)."""
         try:
             self.aborted.save()
             if self._index is None or self._times is None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from martlet.base.invariant import invariant
+from martlet.log.batch_order import KnownGaps
 from martlet.log.log_slice import LogSlice
 from martlet.log.segment import Segment
 
@@ -55,11 +56,20 @@ class SegmentList:
                 return piece
         return None
 
-    def find_damage_at(self, path: str, position: int) -> None:
-        """Reading the file at `path` has failed there: find out what of it is damaged."""
+    def find_damage_at(self, piece: LogSlice) -> None:
+        """Reading this piece has failed: find out what of its segment is damaged, if it is not known yet."""
         for segment in self._segments:
-            if segment.path == path:
-                segment.find_damage_at(position)
+            if piece.file is not None and segment.path == piece.file.path:
+                segment.find_damage_at(piece.position)
+
+    def start_again(self, segment: Segment) -> None:
+        """Hold this segment and no other."""
+        self._set([segment])
+
+    def gaps_are(self, gaps: KnownGaps) -> None:
+        """Walks over batches allow these gaps from now on."""
+        for segment in self._segments:
+            segment.gaps = gaps
 
     def distrust_sealed(self) -> None:
         """Have all sealed segments checked again."""

@@ -94,17 +94,17 @@ def fill(log: PartitionLog, batches: int, *, records: int = 2, value_bytes: int 
 
 def checkpointed(log: PartitionLog, *, is_clean: bool = False) -> LogCheckpoint:
     """Flush and checkpoint the log, and return what the directory's checkpoint files would say."""
-    log.flush()
-    ticket = log.begin_checkpoint()
+    log.durability.flush()
+    ticket = log.durability.begin_checkpoint()
     if ticket is not None:
         ticket.write()
-        log.complete_checkpoint(ticket)
-    return LogCheckpoint(log.recovery_point, log.log_start_offset, log.cleaned_offset, is_clean)
+        log.durability.complete_checkpoint(ticket)
+    return LogCheckpoint(log.durability.recovery_point, log.log_start_offset, log.compaction.cleaned_offset, is_clean)
 
 
 def close_cleanly(log: PartitionLog) -> LogCheckpoint:
     """Stop the log cleanly and return what the directory would remember."""
-    log.close()
+    log.durability.close()
     return checkpointed(log, is_clean=True)
 
 

@@ -25,7 +25,7 @@ from tests.unit.log.log_builders import (
 
 def aborted(log: PartitionLog, from_offset: int = 0, to_offset: int | None = None) -> list[AbortedTransaction]:
     end_offset = log.end_offset if to_offset is None else to_offset
-    return log.aborted_transactions(from_offset, end_offset, now_ms=NOW_MS)
+    return log.aborted_transactions(from_offset, end_offset)
 
 
 def index_file(base_offset: int) -> str:
@@ -165,7 +165,7 @@ def test_a_truncation_into_a_segment_with_a_damaged_file_makes_it_again() -> Non
 def test_a_log_that_begins_elsewhere_has_none() -> None:
     disk = new_disk()
     log = written(disk)
-    log.flush()
+    log.durability.flush()
     checkpointed(log)
     log.truncate_fully_and_start_at(2, now_ms=NOW_MS)
     assert (aborted(log, 2), disk.exists(index_file(2))) == ([], False)
@@ -178,8 +178,8 @@ def test_a_deleted_segment_takes_its_file_along() -> None:
     log.advance_log_start(5)
     assert log.delete_old_segments(NOW_MS, up_to_offset=8) == 2
     assert not disk.exists(index_file(2))
-    log.start_is_noted(5)
-    log.remove_deleted_files(NOW_MS + SMALL.file_delete_delay_ms)
+    log.deleted_files.noted_start = 5
+    log.deleted_files.remove_due(NOW_MS + SMALL.file_delete_delay_ms, log.options.file_delete_delay_ms)
     assert not disk.exists(index_file(2) + ".deleted")
     assert aborted(log, 5) == [SECOND]
 

@@ -61,7 +61,7 @@ def _nothing(directory: LogDirectory, log: PartitionLog) -> None:
 
 def _flush(directory: LogDirectory, log: PartitionLog) -> None:
     log.high_watermark = log.end_offset
-    log.flush()
+    log.durability.flush()
     directory.checkpoint()
 
 
@@ -69,15 +69,15 @@ def _delete_records(directory: LogDirectory, log: PartitionLog) -> None:
     _flush(directory, log)
     log.advance_log_start(33)
     log.delete_old_segments(NOW_MS, up_to_offset=log.end_offset)
-    log.remove_deleted_files(NOW_MS)
+    log.deleted_files.remove_due(NOW_MS, log.options.file_delete_delay_ms)
 
 
 def _expire(directory: LogDirectory, log: PartitionLog) -> None:
     log.update_options(LogOptions(segment_bytes=1500, retention_bytes=2000, file_delete_delay_ms=0))
     log.delete_old_segments(NOW_MS, up_to_offset=log.end_offset)
-    log.remove_deleted_files(NOW_MS)
+    log.deleted_files.remove_due(NOW_MS, log.options.file_delete_delay_ms)
     _flush(directory, log)
-    log.remove_deleted_files(NOW_MS)
+    log.deleted_files.remove_due(NOW_MS, log.options.file_delete_delay_ms)
 
 
 def _compact(directory: LogDirectory, log: PartitionLog) -> None:
@@ -86,7 +86,7 @@ def _compact(directory: LogDirectory, log: PartitionLog) -> None:
     plan = log.plan_compaction(NOW_MS, up_to_offset=log.end_offset)
     assert plan is not None
     plan.run()
-    assert log.complete_compaction(plan)
+    assert log.compaction.complete(plan)
     assert read_gaps(log._disk, log.directory).is_compacted
 
 
@@ -184,7 +184,7 @@ def test_nothing_is_found_in_a_healthy_directory(
     for _ in range(2):
         if ending == "noted, then kill":
             for each in directory:
-                each.flush()
+                each.durability.flush()
             directory.checkpoint()
         directory.close(clean=ending == "stop")
         if ending != "stop":
@@ -226,7 +226,7 @@ def test_nothing_is_found_wherever_a_process_was_killed(
 
 
 def _aborted(log: PartitionLog) -> list[AbortedTransaction]:
-    return log.aborted_transactions(0, log.end_offset, now_ms=NOW_MS)
+    return log.aborted_transactions(0, log.end_offset)
 
 
 @pytest.mark.parametrize("damage", ["gone", "changed", "shorter", "another's"])
@@ -292,7 +292,7 @@ def test_a_first_segment_that_is_gone_is_missed_though_others_were_deleted_befor
     _fill(log)
     _delete_records(directory, log)
     _flush(directory, log)
-    log.remove_deleted_files(NOW_MS)
+    log.deleted_files.remove_due(NOW_MS, log.options.file_delete_delay_ms)
     directory.close()
     [first, second, *_] = sorted(entry.name for entry in disk.list_directory(_LOG) if entry.name.endswith(".log"))
     disk.remove(f"{_LOG}/{first}")

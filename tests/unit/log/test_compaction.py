@@ -144,13 +144,13 @@ def run(log: PartitionLog, now_ms: int = NOW_MS) -> bool:
     if plan is None:
         return False
     plan.run()
-    return log.complete_compaction(plan)
+    return log.compaction.complete(plan)
 
 
 def test_the_last_record_of_each_key_is_left_in_one_small_segment() -> None:
     log = compacted_log(new_disk())
-    assert log.segment_count > 4
-    size = log.size_bytes
+    assert len(log.segments) > 4
+    size = log.segments.size_bytes()
     assert run(log)
     assert [(record.key, record.offset) for record in records_in(log)] == [
         (b"a", 20),
@@ -158,9 +158,9 @@ def test_the_last_record_of_each_key_is_left_in_one_small_segment() -> None:
         (b"c", 22),
         (b"d", 23),
     ]
-    assert log.size_bytes < size / 3
-    assert log.segment_count <= 3
-    assert log.cleaned_offset == 24
+    assert log.segments.size_bytes() < size / 3
+    assert len(log.segments) <= 3
+    assert log.compaction.cleaned_offset == 24
     assert (log.log_start_offset, log.end_offset) == (0, 24)
 
 
@@ -237,8 +237,8 @@ def test_segments_deleted_meanwhile_make_their_group_worthless_only() -> None:
     first = plan.groups[0]
     log.advance_log_start(first.segments[1].base_offset)
     log.delete_old_segments(NOW_MS, up_to_offset=log.end_offset)
-    assert not log.complete_compaction(plan)
-    assert log.cleaned_offset == 0
+    assert not log.compaction.complete(plan)
+    assert log.compaction.cleaned_offset == 0
     assert [record.key for record in records_in(log)][-4:] == [b"a", b"b", b"c", b"d"]
     assert not [entry for entry in disk.list_directory(DIRECTORY) if entry.name.endswith((".cleaned", ".swap"))]
 
@@ -251,7 +251,7 @@ def test_a_truncation_meanwhile_makes_the_whole_plan_worthless() -> None:
     plan.run()
     log.truncate_to(18, now_ms=NOW_MS)
     before = batches_in(log)
-    assert not log.complete_compaction(plan)
+    assert not log.compaction.complete(plan)
     assert batches_in(log) == before
     assert not [entry for entry in disk.list_directory(DIRECTORY) if entry.name.endswith(".cleaned")]
 
@@ -263,7 +263,7 @@ def test_appending_goes_on_while_a_plan_runs() -> None:
     append(log, batch_of(b"new", key=b"a"))
     plan.run()
     append(log, batch_of(b"newer", key=b"b"))
-    assert log.complete_compaction(plan)
+    assert log.compaction.complete(plan)
     assert [record.offset for record in records_in(log)] == [20, 21, 22, 23, 24, 25]
 
 
@@ -319,7 +319,7 @@ def test_a_committed_swap_is_carried_through_after_a_crash() -> None:
     disk.rename(f"{path}.cleaned", f"{path}.swap")
     again = open_log(disk, COMPACTED)
     assert records_in(again)[-4:] == expected
-    assert again.segment_count < log.segment_count
+    assert len(again.segments) < len(log.segments)
     assert not disk.exists(f"{path}.swap")
     assert not finish_swaps(disk, DIRECTORY, disk.list_directory(DIRECTORY))
     assert records_in(open_log(disk, COMPACTED))[-4:] == expected
@@ -343,7 +343,7 @@ def test_a_damaged_swap_file_is_refused_and_kept() -> None:
 def test_a_swap_removes_exactly_its_sources() -> None:
     disk = new_disk()
     log = compacted_log(disk, 12)
-    bases = [segment.base_offset for segment in log._segments]
+    bases = [segment.base_offset for segment in log.segments]
     plan = log.plan_compaction(NOW_MS, up_to_offset=log.end_offset)
     assert plan is not None
     plan.run()
@@ -360,12 +360,12 @@ def test_that_batches_may_be_missing_is_written_down_again() -> None:
     disk = new_disk()
     log = compacted_log(disk)
     assert run(log)
-    log.close()
+    log.durability.close()
     checkpoint = checkpointed(log, is_clean=True)
     disk.remove(f"{DIRECTORY}/{KNOWN_GAPS}")  # or by a version that did not write it
     log = open_log(disk, COMPACTED, checkpoint)
     found = len(records_in(log))
     assert read_gaps(disk, DIRECTORY).is_compacted
-    log.close()
+    log.durability.close()
     log = open_log(disk, COMPACTED, checkpoint._replace(cleaned_offset=0))
     assert len(records_in(log)) == found, "even when the other file that says so is gone"

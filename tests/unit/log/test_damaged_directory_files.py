@@ -53,7 +53,7 @@ def _filled(root: Path, *, is_clean: bool) -> None:
         for number in range(40):
             append(log, batch_of(b"%03d" % number * 20, key=b"%d" % (number % 3), timestamp_ms=NOW_MS + number))
         log.high_watermark = log.end_offset
-        log.flush()
+        log.durability.flush()
     directory.checkpoint()
     begun, compacted = (directory.get(TopicPartition(name, 0)) for name in ("begun", "compacted"))
     assert begun is not None
@@ -63,9 +63,9 @@ def _filled(root: Path, *, is_clean: bool) -> None:
     plan = compacted.plan_compaction(NOW_MS, up_to_offset=40)
     assert plan is not None
     plan.run()
-    assert compacted.complete_compaction(plan)
+    assert compacted.compaction.complete(plan)
     directory.checkpoint()
-    begun.remove_deleted_files(NOW_MS + 1_000_000)
+    begun.deleted_files.remove_due(NOW_MS + 1_000_000, begun.options.file_delete_delay_ms)
     directory.close(clean=is_clean)
 
 
@@ -84,7 +84,7 @@ def _judge(root: Path, truths: dict[TopicPartition, Truth]) -> None:
             assert log.log_start_offset <= truth.start_offset
             assert truth.refused(lambda offset, log=log: _content_from(log, offset)) == set()  # type: ignore[misc]
             assert append(log, batch_of(b"new")).base_offset == truth.end_offset + start
-            log.flush()
+            log.durability.flush()
         directory.checkpoint()
         directory.close(clean=False)
 

@@ -13,7 +13,7 @@ from tests.unit.log.log_builders import DIRECTORY, NOW_MS, SMALL, checkpointed, 
 def flushed(disk: SimDisk, seed_log_batches: int = 5) -> None:
     log = open_log(disk)
     fill(log, seed_log_batches)
-    log.flush()
+    log.durability.flush()
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -21,8 +21,8 @@ def test_what_was_flushed_survives_a_power_cut(seed: int) -> None:
     disk = new_disk(seed)
     log = open_log(disk)
     fill(log, 40)
-    log.flush()
-    assert log.flushed_offset == 80
+    log.durability.flush()
+    assert log.durability.flushed_offset == 80
     fill(log, 10)
     disk.crash("power")
     assert open_log(disk).end_offset >= 80
@@ -41,27 +41,27 @@ def test_some_seed_loses_what_was_not_flushed() -> None:
 
 def test_nothing_to_flush_gives_no_ticket() -> None:
     log = open_log(new_disk())
-    log.flush()
-    assert log.begin_flush() is None
+    log.durability.flush()
+    assert log.durability.begin_flush() is None
     fill(log, 1)
-    assert log.begin_flush() is not None
+    assert log.durability.begin_flush() is not None
 
 
 def test_a_ticket_names_every_segment_with_unsynced_batches_and_new_names() -> None:
     disk = new_disk()
     log = open_log(disk)
     fill(log, 3)
-    log.flush()
+    log.durability.flush()
     fill(log, 30)
-    ticket = log.begin_flush()
+    ticket = log.durability.begin_flush()
     assert ticket is not None
     names = [file.path for file in ticket.files]
-    assert len(names) == log.segment_count
+    assert len(names) == len(log.segments)
     assert ticket.directories == [DIRECTORY]
     ticket.sync()
-    log.complete_flush(ticket)
+    log.durability.complete_flush(ticket)
     fill(log, 1)
-    following = log.begin_flush()
+    following = log.durability.begin_flush()
     assert following is not None
     assert len(following.files) == 1
     assert following.directories == []
@@ -70,7 +70,7 @@ def test_a_ticket_names_every_segment_with_unsynced_batches_and_new_names() -> N
 def test_a_new_directory_is_made_durable_in_its_parent() -> None:
     log = open_log(new_disk())
     fill(log, 1)
-    ticket = log.begin_flush()
+    ticket = log.durability.begin_flush()
     assert ticket is not None
     assert ticket.directories == [DIRECTORY, "data"]
 
@@ -79,7 +79,7 @@ def test_the_topic_id_becomes_durable_with_the_first_flush() -> None:
     disk = new_disk(3)
     log = open_log(disk)
     log.assign_topic_id(TopicId(b"0123456789abcdef"))
-    log.flush()
+    log.durability.flush()
     disk.crash("power")
     assert open_log(disk).topic_id == b"0123456789abcdef"
 
@@ -87,57 +87,63 @@ def test_the_topic_id_becomes_durable_with_the_first_flush() -> None:
 def test_what_comes_after_the_ticket_is_not_flushed_by_it() -> None:
     log = open_log(new_disk())
     fill(log, 3)
-    ticket = log.begin_flush()
+    ticket = log.durability.begin_flush()
     assert ticket is not None
     fill(log, 3)
     ticket.sync()
-    log.complete_flush(ticket)
-    assert (log.flushed_offset, log.end_offset) == (6, 12)
+    log.durability.complete_flush(ticket)
+    assert (log.durability.flushed_offset, log.end_offset) == (6, 12)
 
 
 def test_tickets_may_complete_out_of_order() -> None:
     log = open_log(new_disk())
     fill(log, 1)
-    first = log.begin_flush()
+    first = log.durability.begin_flush()
     fill(log, 20)
-    second = log.begin_flush()
+    second = log.durability.begin_flush()
     assert first is not None
     assert second is not None
     second.sync()
-    log.complete_flush(second)
-    assert log.flushed_offset == 42
+    log.durability.complete_flush(second)
+    assert log.durability.flushed_offset == 42
     first.sync()
-    log.complete_flush(first)
-    assert log.flushed_offset == 42
+    log.durability.complete_flush(first)
+    assert log.durability.flushed_offset == 42
 
 
 def test_a_ticket_from_before_a_truncation_counts_nothing() -> None:
     log = open_log(new_disk())
     fill(log, 5)
-    ticket = log.begin_flush()
+    ticket = log.durability.begin_flush()
     assert ticket is not None
     log.truncate_to(4, now_ms=NOW_MS)
     fill(log, 5)
     ticket.sync()
-    log.complete_flush(ticket)
-    assert (log.flushed_offset, log.end_offset) == (0, 14)
+    log.durability.complete_flush(ticket)
+    assert (log.durability.flushed_offset, log.end_offset) == (0, 14)
 
 
 def test_after_a_failed_sync_nothing_is_ever_called_flushed_again() -> None:
     disk = new_disk()
     log = open_log(disk)
     fill(log, 2)
-    ticket = log.begin_flush()
+    ticket = log.durability.begin_flush()
     assert ticket is not None
     disk.fail_next_sync()
     with pytest.raises(StorageFailure, match="Input/output error"):
         ticket.sync()
-    for attempt in (ticket.sync, log.begin_flush, log.begin_checkpoint, log.close, log.flush):
+    for attempt in (
+        ticket.sync,
+        log.durability.begin_flush,
+        log.durability.begin_checkpoint,
+        log.durability.close,
+        log.durability.flush,
+    ):
         with pytest.raises(StorageFailure, match="the log takes no more syncs"):
             attempt()
     with pytest.raises(StorageFailure, match="the log takes no more syncs"):
-        log.complete_flush(ticket)
-    assert log.flushed_offset == 0
+        log.durability.complete_flush(ticket)
+    assert log.durability.flushed_offset == 0
 
 
 def test_no_space_while_syncing_is_no_condition_that_heals() -> None:
@@ -158,23 +164,23 @@ def test_no_space_while_syncing_is_no_condition_that_heals() -> None:
 def test_the_recovery_point_moves_with_a_checkpoint_and_not_with_a_flush() -> None:
     log = open_log(new_disk())
     fill(log, 5)
-    log.flush()
-    assert log.recovery_point == 0
-    ticket = log.begin_checkpoint()
+    log.durability.flush()
+    assert log.durability.recovery_point == 0
+    ticket = log.durability.begin_checkpoint()
     assert ticket is not None
     ticket.write()
-    assert log.recovery_point == 0
-    log.complete_checkpoint(ticket)
-    assert log.recovery_point == 10
-    assert log.begin_checkpoint() is None
+    assert log.durability.recovery_point == 0
+    log.durability.complete_checkpoint(ticket)
+    assert log.durability.recovery_point == 10
+    assert log.durability.begin_checkpoint() is None
 
 
 def test_a_checkpoint_never_passes_what_was_flushed() -> None:
     log = open_log(new_disk())
     fill(log, 5)
-    log.flush()
+    log.durability.flush()
     fill(log, 5)
-    ticket = log.begin_checkpoint()
+    ticket = log.durability.begin_checkpoint()
     assert ticket is not None
     assert ticket.recovery_point == 10
 
@@ -196,9 +202,9 @@ def test_a_full_disk_holds_the_recovery_point_back() -> None:
     disk = new_disk()
     log = open_log(disk)
     fill(log, 30)
-    log.flush()
+    log.durability.flush()
     disk.capacity_bytes = disk.used_bytes()
-    assert log.begin_checkpoint() is None
+    assert log.durability.begin_checkpoint() is None
     disk.capacity_bytes = None
     assert checkpointed(log) == LogCheckpoint(60, 0, 0)
 

@@ -64,12 +64,12 @@ def test_a_kill_is_no_clean_stop() -> None:
 def test_a_checkpoint_holds_every_partition() -> None:
     disk = new_disk()
     directory = with_two_logs(disk)
-    log_of(directory, A).flush()
+    log_of(directory, A).durability.flush()
     log_of(directory, A).advance_log_start(5)
     directory.checkpoint()
     assert disk.read_file("data/logs/recovery-point-offset-checkpoint") == b"0\n2\na 0 40\nb-1 7 0\n"
     assert disk.read_file("data/logs/log-start-offset-checkpoint") == b"0\n1\na 0 5\n"
-    assert log_of(directory, A).recovery_point == 40
+    assert log_of(directory, A).durability.recovery_point == 40
 
 
 def test_a_log_start_is_never_written_above_its_recovery_point() -> None:
@@ -101,13 +101,13 @@ def test_one_log_that_cannot_be_synced_does_not_stop_the_checkpoint_of_others() 
     disk = new_disk()
     directory = with_two_logs(disk)
     for log in directory:
-        log.flush()
+        log.durability.flush()
     checkpoint = directory.begin_checkpoint()
     disk.fail_next_sync()
     checkpoint.write()
     assert list(checkpoint.failures) == [A]
     directory.complete_checkpoint(checkpoint)
-    assert (log_of(directory, A).recovery_point, log_of(directory, B).recovery_point) == (0, 40)
+    assert (log_of(directory, A).durability.recovery_point, log_of(directory, B).durability.recovery_point) == (0, 40)
     assert disk.read_file("data/logs/recovery-point-offset-checkpoint") == b"0\n2\na 0 0\nb-1 7 40\n"
 
 
@@ -160,13 +160,13 @@ def test_a_deleted_log_stays_deleted_and_its_name_can_be_used_again(seed: int) -
     disk = new_disk(seed)
     directory = with_two_logs(disk)
     for log in directory:
-        log.flush()
+        log.durability.flush()
     directory.checkpoint()
     directory.delete(A)
     assert directory.get(A) is None
     fresh = directory.create(A, topic_id=TopicId(b"f" * 16), now_ms=NOW_MS)
     fill(fresh, 2)
-    fresh.flush()
+    fresh.durability.flush()
     disk.crash("power")
     again = start(disk)
     assert not again.failures
@@ -258,7 +258,7 @@ def test_a_first_life_survives_a_power_cut(seed: int) -> None:
     directory = start(disk, "some/where/deep")
     log = directory.create(A, topic_id=TOPIC_ID, now_ms=NOW_MS)
     fill(log, 5)
-    log.flush()
+    log.durability.flush()
     expected = batches_in(log)
     disk.crash("power")
     assert batches_in(log_of(start(disk, "some/where/deep"), A)) == expected
@@ -291,7 +291,7 @@ def test_a_high_watermark_is_never_outside_the_log_it_belongs_to() -> None:
     disk = new_disk()
     directory = with_two_logs(disk)
     for partition in (A, B):
-        log_of(directory, partition).flush()
+        log_of(directory, partition).durability.flush()
         log_of(directory, partition).high_watermark = 40
     directory.checkpoint()
     log_of(directory, A).truncate_to(10, now_ms=NOW_MS)
@@ -306,7 +306,7 @@ def test_what_grows_back_after_a_cut_is_not_committed_by_an_older_checkpoint() -
     disk = new_disk()
     directory = with_two_logs(disk)
     log = log_of(directory, A)
-    log.flush()
+    log.durability.flush()
     log.high_watermark = 40
     directory.checkpoint()
     log.truncate_to(10, now_ms=NOW_MS)
@@ -347,7 +347,7 @@ def test_a_directory_that_lacks_a_log_which_its_checkpoints_name_did_not_start_w
 def test_a_directory_with_a_log_that_ends_before_its_recovery_point_did_not_start_whole() -> None:
     disk = new_disk()
     directory = with_two_logs(disk)
-    log_of(directory, A).flush()
+    log_of(directory, A).durability.flush()
     directory.checkpoint()
     directory.close(clean=False)
     last = max(name for name, _, _ in disk.list_directory("data/logs/a-0") if name.endswith(".log"))
@@ -363,7 +363,7 @@ def test_a_log_that_ends_below_what_was_committed_has_not_kept_everything(by_own
     disk = new_disk()
     directory = with_two_logs(disk)
     log = log_of(directory, A)
-    log.flush()
+    log.durability.flush()
     flushed = log.end_offset
     fill(log, 1)
     log.high_watermark = log.end_offset
@@ -518,17 +518,18 @@ def test_what_was_deleted_just_before_a_kill_is_not_missed() -> None:
         A, replace(SMALL, retention_bytes=0, file_delete_delay_ms=0), topic_id=TOPIC_ID, now_ms=NOW_MS
     )
     fill(log, 40)
-    log.flush()
+    log.durability.flush()
     directory.checkpoint()
     log.delete_old_segments(NOW_MS, up_to_offset=80)
     size = sum(entry.size for entry in disk.list_directory(log.directory))
-    assert log.remove_deleted_files(NOW_MS) > 0
+    assert log.deleted_files.remove_due(NOW_MS, log.options.file_delete_delay_ms) > 0
     assert sum(entry.size for entry in disk.list_directory(log.directory)) < size // 2, "its space is given back"
     again = start(disk)
     assert log_of(again, A).log_start_offset == log.log_start_offset > 0
     assert log_of(again, A).damage == []
     again.checkpoint()
-    log_of(again, A).remove_deleted_files(NOW_MS + 1_000_000)
+    again_log = log_of(again, A)
+    again_log.deleted_files.remove_due(NOW_MS + 1_000_000, again_log.options.file_delete_delay_ms)
     assert not [entry for entry in disk.list_directory(log.directory) if entry.name.endswith(".deleted")]
 
 
@@ -545,5 +546,5 @@ def test_a_first_segment_that_was_never_flushed_is_not_missed(starts: int) -> No
         assert log_of(again, A).damage == []
         assert log_of(again, A).log_start_offset == 2
         # The recovery point is written, where the log starts is not.
-        points = {A: log_of(again, A).recovery_point}
+        points = {A: log_of(again, A).durability.recovery_point}
         disk.replace_file("data/logs/recovery-point-offset-checkpoint", encode_offsets(points))

@@ -72,10 +72,10 @@ def test_a_duplicate_gets_its_first_offset_and_time() -> None:
 def test_a_refused_batch_leaves_no_trace() -> None:
     log = open_log(new_disk())
     append(log, batch_of(b"a", producer=(5, 0, 0)))
-    size = log.size_bytes
+    size = log.segments.size_bytes()
     with pytest.raises(ApiError):
         append(log, batch_of(b"c", producer=(5, 0, 9)))
-    assert (log.end_offset, log.size_bytes) == (1, size)
+    assert (log.end_offset, log.segments.size_bytes()) == (1, size)
     append(log, batch_of(b"b", producer=(5, 0, 1)))
 
 
@@ -94,7 +94,7 @@ def test_a_leader_is_remembered_before_it_writes() -> None:
     log.assign_epoch(3)
     log.assign_epoch(2)
     assert log.epochs.entries == [(1, 0), (3, 4)]
-    assert (log.leader_epoch_at(3), log.leader_epoch_at(4)) == (1, 3)
+    assert (log.epochs.epoch_at(3), log.epochs.epoch_at(4)) == (1, 3)
 
 
 @pytest.mark.parametrize(("offset", "found"), [(0, 0), (1, 0), (2, 2), (5, 4)])
@@ -151,15 +151,15 @@ def test_a_slice_stays_readable_after_its_segment_is_deleted() -> None:
     place = log.locate(0, max_bytes=1 << 20, end_offset=80, at_least_one=True)
     log.advance_log_start(70)
     assert log.delete_old_segments(NOW_MS, up_to_offset=80) > 0
-    log.remove_deleted_files(NOW_MS + SMALL.file_delete_delay_ms)
+    log.deleted_files.remove_due(NOW_MS + SMALL.file_delete_delay_ms, log.options.file_delete_delay_ms)
     assert read_batch_header(place.read()).base_offset == 0
 
 
 def test_a_segment_rolls_before_it_grows_too_large() -> None:
     log = open_log(new_disk())
     fill(log, 60)
-    assert log.segment_count > 5
-    assert all(segment.size <= SMALL.segment_bytes for segment in log._segments)
+    assert len(log.segments) > 5
+    assert all(segment.size <= SMALL.segment_bytes for segment in log.segments)
     assert offsets(batches_in(log)) == list(range(0, 120, 2))
 
 
@@ -167,14 +167,14 @@ def test_a_segment_rolls_when_its_records_span_too_much_time() -> None:
     log = open_log(new_disk(), LogOptions(segment_ms=1000))
     for timestamp in (0, 500, 1000, 1001, 1500, 1, 2001, 2002):
         append(log, batch_of(b"v", timestamp_ms=timestamp))
-    assert [segment.base_offset for segment in log._segments] == [0, 3, 7]
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 7]
 
 
 def test_old_timestamps_do_not_roll_a_segment_each() -> None:
     log = open_log(new_disk(), LogOptions(segment_ms=1000))
     for _ in range(20):
         append(log, batch_of(b"v", timestamp_ms=10), now_ms=10**12)
-    assert log.segment_count == 1
+    assert len(log.segments) == 1
 
 
 def test_a_quiet_segment_rolls_by_the_clock() -> None:
@@ -184,7 +184,7 @@ def test_a_quiet_segment_rolls_by_the_clock() -> None:
     assert not log.maybe_roll(NOW_MS + 1000)
     assert log.maybe_roll(NOW_MS + 1001)
     assert not log.maybe_roll(NOW_MS + 99_999)
-    assert log.segment_count == 2
+    assert len(log.segments) == 2
 
 
 def test_a_segments_jitter_lets_each_segment_roll_at_a_time_of_its_own() -> None:
@@ -203,9 +203,9 @@ def test_a_segments_jitter_lets_each_segment_roll_at_a_time_of_its_own() -> None
     # Not drawn again at each look, and no other for a batch that comes than for the clock.
     assert not again.maybe_roll(NOW_MS + ages[0] - 1)
     append(again, batch_of(b"b", timestamp_ms=NOW_MS + ages[0] - 1))
-    assert again.segment_count == 1
+    assert len(again.segments) == 1
     append(again, batch_of(b"c", timestamp_ms=NOW_MS + ages[0]))
-    assert again.segment_count == 2
+    assert len(again.segments) == 2
 
 
 def test_records_without_timestamps_roll_by_the_age_of_their_segment() -> None:
@@ -224,11 +224,11 @@ def test_a_compacted_log_rolls_by_its_compaction_lag() -> None:
 def test_changed_settings_hold_at_once() -> None:
     log = open_log(new_disk(), LARGE)
     fill(log, 20)
-    assert log.segment_count == 1
+    assert len(log.segments) == 1
     log.update_options(SMALL)
     fill(log, 20)
     assert log.options is SMALL
-    assert log.segment_count > 2
+    assert len(log.segments) > 2
 
 
 def test_a_full_disk_refuses_and_heals() -> None:
@@ -285,7 +285,7 @@ def test_a_follower_appends_as_it_is() -> None:
     assert follower.append_as_is(check_replicated(data[half:]), now_ms=NOW_MS) == 61
     assert b"".join(batches_in(follower)) == data
     assert follower.epochs.entries == leader.epochs.entries
-    assert follower.segment_count > 3
+    assert len(follower.segments) > 3
     assert follower.producers.get(5) is not None
 
 
@@ -353,7 +353,7 @@ def test_truncating_below_everything_starts_anew_there() -> None:
     log.truncate_fully_and_start_at(100, now_ms=NOW_MS)
     fill(log, 20)
     log.truncate_to(50, now_ms=NOW_MS)
-    assert (log.log_start_offset, log.end_offset, log.segment_count) == (50, 50, 1)
+    assert (log.log_start_offset, log.end_offset, len(log.segments)) == (50, 50, 1)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -389,7 +389,7 @@ def test_a_closed_log_opens_as_it_was() -> None:
     recovery = close_cleanly(log)
     again = open_log(disk, SMALL, recovery)
     assert batches_in(again) == expected
-    assert (again.flushed_offset, again.recovery_point) == (30, 30)
+    assert (again.durability.flushed_offset, again.durability.recovery_point) == (30, 30)
     assert append(again, batch_of(b"v" * 40, producer=(5, 1, 25))).duplicate
 
 
@@ -410,7 +410,7 @@ def test_few_sealed_segments_are_held_open() -> None:
     log = open_log(new_disk())
     fill(log, 200)
     batches_in(log)
-    assert sum(segment._file is not None for segment in log._segments) <= 6
+    assert sum(segment._file is not None for segment in log.segments) <= 6
 
 
 def test_producers_that_fall_silent_expire_with_housekeeping() -> None:
@@ -430,7 +430,7 @@ def test_a_real_disk_behaves_the_same(tmp_path_factory: pytest.TempPathFactory) 
     fill(log, 60)
     expected = batches_in(log)
     log.truncate_to(100, now_ms=NOW_MS)
-    log.flush()
+    log.durability.flush()
     recovery = close_cleanly(log)
     again = PartitionLog.open(SystemDisk(), directory, SMALL, partition=PARTITION, checkpoint=recovery, now_ms=NOW_MS)
     assert batches_in(again) == expected[:50]
@@ -456,9 +456,9 @@ def test_a_file_that_another_program_has_shortened_is_damage_and_no_empty_answer
 def test_what_is_under_way_for_a_log_that_was_set_aside_does_not_touch_the_one_after_it() -> None:
     log = open_log(new_disk())
     fill(log, 3)
-    log.flush()
-    ticket = log.begin_checkpoint()
+    log.durability.flush()
+    ticket = log.durability.begin_checkpoint()
     assert ticket is not None
-    log.retire()
+    log.durability.retire()
     with pytest.raises(StorageFailure, match="not used any more"):
         ticket.write()

@@ -18,7 +18,7 @@ def _filled(root: Path) -> LogDirectory:
     log = directory.create(PARTITION, topic_id=b"0" * 16, now_ms=NOW_MS)  # type: ignore[arg-type]
     for number in range(30):
         append(log, batch_of(b"value" * 20, producer=(7, 0, number)), leader_epoch=number // 10)
-    log.flush()
+    log.durability.flush()
     directory.checkpoint()
     return directory
 
@@ -39,7 +39,7 @@ def test_what_can_be_made_again_need_not_be_readable(tmp_path: Path, pattern: st
     assert log is not None
     assert offsets(batches_in(log)) == [*range(30)]
     assert log.times_below(30).latest() is not None
-    assert [log.leader_epoch_at(offset) for offset in (0, 9, 10, 29)] == [0, 0, 1, 2]
+    assert [log.epochs.epoch_at(offset) for offset in (0, 9, 10, 29)] == [0, 0, 1, 2]
     assert append(log, batch_of(b"value" * 20, producer=(7, 0, 29)), leader_epoch=2).duplicate
     assert append(log, batch_of(b"more", producer=(7, 0, 30)), leader_epoch=2).base_offset == 30
     directory.close()

@@ -36,7 +36,7 @@ def files(disk: SimDisk, suffix: str) -> list[str]:
 def test_a_new_log_is_empty_and_has_a_file() -> None:
     disk = new_disk()
     log = open_log(disk)
-    assert (log.log_start_offset, log.end_offset, log.flushed_offset) == (0, 0, 0)
+    assert (log.log_start_offset, log.end_offset, log.durability.flushed_offset) == (0, 0, 0)
     assert disk.exists(FIRST_LOG)
 
 
@@ -74,7 +74,7 @@ def test_a_tail_torn_inside_a_batch_is_cut_at_every_byte() -> None:
         disk.open(FIRST_LOG).truncate(0)
         disk.open(FIRST_LOG).append(whole[:size])
         again = open_log(disk, ONE_SEGMENT)
-        assert (again.end_offset, again.size_bytes) == (4, last)
+        assert (again.end_offset, again.segments.size_bytes()) == (4, last)
         assert not again.is_damaged, "that is what a killed process leaves"
 
 
@@ -84,7 +84,7 @@ def test_a_bit_flip_past_the_recovery_point_cuts_the_log_there() -> None:
     fill(log, 8)
     recovery = checkpointed(log)
     fill(log, 30)
-    log.close()
+    log.durability.close()
     victim = files(disk, ".log")[2]
     disk.flip_bit(victim, 8 * 100)
     again = open_log(disk, SMALL, recovery)
@@ -187,7 +187,7 @@ def test_without_a_recovery_point_only_the_very_end_may_be_cut() -> None:
     names = files(disk, ".log")
     disk.open(names[-1]).append(b"\0" * 70)
     again = open_log(disk, SMALL, unknown)
-    assert (again.end_offset, again.cut_bytes, again.flushed_offset) == (60, 70, 0)
+    assert (again.end_offset, again.cut_bytes, again.durability.flushed_offset) == (60, 70, 0)
     disk.flip_bit(names[1], 8 * 70)
     again = open_log(disk, SMALL, unknown)
     assert (again.end_offset, again.cut_bytes, len(again.damage)) == (60, 0, 1)
@@ -220,7 +220,7 @@ def test_a_log_resumed_cleanly_goes_on_as_if_never_stopped() -> None:
         fill(log, 20)
         log = open_log(disk, ONE_SEGMENT, close_cleanly(log))
     assert offsets(batches_in(log)) == offsets(batches_in(whole))
-    assert list(log._segments.active.index.offsets) == list(whole._segments.active.index.offsets)
+    assert list(log.segments.active.index.offsets) == list(whole.segments.active.index.offsets)
     assert log.times_below(120).latest() == (NOW_MS + 191, 39, 0)
 
 
@@ -255,7 +255,7 @@ def test_an_index_longer_than_the_surviving_log_is_cut_too() -> None:
     close_cleanly(log)
     disk.cut(FIRST_LOG, 1000)
     again = open_log(disk, ONE_SEGMENT)
-    assert again.size_bytes <= 1000
+    assert again.segments.size_bytes() <= 1000
     fill(again, 10)
     assert offsets(batches_in(again)) == list(range(0, again.end_offset, 2))
 
@@ -277,7 +277,7 @@ def test_snapshots_of_what_was_cut_are_gone() -> None:
     log = open_log(disk)
     for sequence in range(40):
         append(log, batch_of(b"v" * 60, producer=(7, 0, sequence)))
-    log.close()
+    log.durability.close()
     names = files(disk, ".log")
     disk.flip_bit(names[1], 8 * 70)
     again = open_log(disk)
@@ -336,11 +336,11 @@ def test_epochs_beyond_the_surviving_end_are_forgotten() -> None:
     disk = new_disk()
     log = open_log(disk, ONE_SEGMENT)
     fill(log, 5, leader_epoch=1)
-    size = log.size_bytes
+    size = log.segments.size_bytes()
     recovery = checkpointed(log)
     fill(log, 5, leader_epoch=2)
     fill(log, 5, leader_epoch=3)
-    ticket = log.begin_checkpoint()
+    ticket = log.durability.begin_checkpoint()
     assert ticket is not None
     ticket.write()
     disk.cut(FIRST_LOG, size)
@@ -367,7 +367,7 @@ def test_deleted_and_unfinished_files_are_removed_and_foreign_ones_kept() -> Non
     assert "README" in left
     assert "x.log" in left
     assert not [name for name in left if name.endswith(".cleaned")]
-    assert log.remove_deleted_files(NOW_MS + SMALL.file_delete_delay_ms) == 1
+    assert log.deleted_files.remove_due(NOW_MS + SMALL.file_delete_delay_ms, log.options.file_delete_delay_ms) == 1
     assert not disk.exists(f"{DIRECTORY}/00000000000000000000.log.deleted")
 
 
@@ -378,7 +378,7 @@ def test_a_truncation_that_no_checkpoint_knows_of_is_no_loss() -> None:
     recovery = checkpointed(log)
     log.truncate_to(11, now_ms=NOW_MS)
     again = open_log(disk, SMALL, recovery)
-    assert (again.end_offset, again.recovery_point) == (10, 10)
+    assert (again.end_offset, again.durability.recovery_point) == (10, 10)
 
 
 def test_a_floor_only_sinks_until_a_checkpoint_takes_it_away() -> None:
@@ -390,7 +390,7 @@ def test_a_floor_only_sinks_until_a_checkpoint_takes_it_away() -> None:
     fill(log, 10)
     log.truncate_to(16, now_ms=NOW_MS)
     assert (disk.read_file(f"{DIRECTORY}/{RECOVERY_FLOOR}") or b"").endswith(b" 4\n")
-    assert open_log(disk, SMALL, recovery).recovery_point == 4
+    assert open_log(disk, SMALL, recovery).durability.recovery_point == 4
     assert checkpointed(log).recovery_point == 16
     assert not disk.exists(f"{DIRECTORY}/{RECOVERY_FLOOR}")
 
@@ -401,7 +401,7 @@ def test_an_unreadable_floor_makes_the_recovery_point_unknown() -> None:
     fill(log, 30)
     recovery = checkpointed(log)
     disk.replace_file(f"{DIRECTORY}/{RECOVERY_FLOOR}", b"unknown\n")
-    assert open_log(disk, SMALL, recovery).flushed_offset == 0
+    assert open_log(disk, SMALL, recovery).durability.flushed_offset == 0
 
 
 def test_what_recovery_found_is_not_called_flushed() -> None:
@@ -411,7 +411,7 @@ def test_what_recovery_found_is_not_called_flushed() -> None:
     recovery = checkpointed(log)
     fill(log, 5)
     again = open_log(disk, SMALL, recovery)
-    assert (again.recovery_point, again.flushed_offset, again.end_offset) == (10, 10, 20)
-    again.flush()
+    assert (again.durability.recovery_point, again.durability.flushed_offset, again.end_offset) == (10, 10, 20)
+    again.durability.flush()
     disk.crash("power")
     assert open_log(disk, SMALL, recovery).end_offset == 20

@@ -18,10 +18,10 @@ def log_with(disk: SimDisk, **settings: int | bool) -> PartitionLog:
 def test_old_segments_go_and_younger_ones_stay() -> None:
     log = log_with(new_disk(), retention_ms=1000)
     fill(log, 40)
-    first_ms = [segment.max_timestamp()[0] for segment in log._segments]
+    first_ms = [segment.max_timestamp()[0] for segment in log.segments]
     deleted = log.delete_old_segments(first_ms[2] + 1001, up_to_offset=80)
     assert deleted == 3
-    assert log.log_start_offset == log._segments.first.base_offset > 0
+    assert log.log_start_offset == log.segments.first.base_offset > 0
     assert batches_in(log)
 
 
@@ -40,7 +40,7 @@ def test_everything_may_go_and_the_offsets_go_on() -> None:
     log = log_with(disk, retention_ms=1000)
     fill(log, 10)
     assert log.delete_old_segments(NOW_MS + DAY_MS, up_to_offset=20) == 2
-    assert (log.log_start_offset, log.end_offset, log.size_bytes, log.segment_count) == (20, 20, 0, 1)
+    assert (log.log_start_offset, log.end_offset, log.segments.size_bytes(), len(log.segments)) == (20, 20, 0, 1)
     fill(log, 1)
     assert log.end_offset == 22
     assert open_log(disk).end_offset == 22
@@ -51,7 +51,7 @@ def test_a_power_cut_after_deletion_leaves_no_hole(seed: int) -> None:
     disk = new_disk(seed)
     log = log_with(disk, retention_bytes=1500)
     fill(log, 40)
-    log.flush()
+    log.durability.flush()
     log.delete_old_segments(NOW_MS, up_to_offset=80)
     disk.crash("power")
     again = open_log(disk)
@@ -63,7 +63,7 @@ def test_a_power_cut_after_deletion_leaves_no_hole(seed: int) -> None:
 def test_nothing_at_or_past_the_limit_goes() -> None:
     log = log_with(new_disk(), retention_ms=0, retention_bytes=0)
     fill(log, 40)
-    second = log._segments[1]
+    second = log.segments[1]
     assert log.delete_old_segments(NOW_MS + DAY_MS, up_to_offset=second.next_offset - 1) == 1
     assert log.log_start_offset == second.base_offset
 
@@ -72,8 +72,8 @@ def test_size_counts_whole_segments_and_keeps_at_least_the_limit() -> None:
     log = log_with(new_disk(), retention_bytes=2500)
     fill(log, 60)
     log.delete_old_segments(NOW_MS, up_to_offset=120)
-    assert log.size_bytes >= 2500
-    assert log.size_bytes - log._segments.first.size < 2500
+    assert log.segments.size_bytes() >= 2500
+    assert log.segments.size_bytes() - log.segments.first.size < 2500
 
 
 def test_without_the_delete_policy_only_the_log_start_deletes() -> None:
@@ -83,7 +83,7 @@ def test_without_the_delete_policy_only_the_log_start_deletes() -> None:
     log.advance_log_start(40)
     assert log.delete_old_segments(NOW_MS + DAY_MS, up_to_offset=80) > 0
     assert log.log_start_offset == 40
-    assert log._segments.first.base_offset <= 40 < log._segments.first.next_offset
+    assert log.segments.first.base_offset <= 40 < log.segments.first.next_offset
 
 
 def test_records_deleted_up_to_the_end_leave_the_last_segment() -> None:
@@ -91,7 +91,7 @@ def test_records_deleted_up_to_the_end_leave_the_last_segment() -> None:
     fill(log, 40)
     log.advance_log_start(80)
     log.delete_old_segments(NOW_MS, up_to_offset=80)
-    assert (log.segment_count, log.end_offset) == (1, 80)
+    assert (len(log.segments), log.end_offset) == (1, 80)
 
 
 def test_records_without_timestamps_age_from_the_opening_of_the_log() -> None:
@@ -108,9 +108,9 @@ def test_files_are_removed_after_their_delay() -> None:
     log.delete_old_segments(NOW_MS, up_to_offset=80)
     waiting = [entry.name for entry in disk.list_directory(DIRECTORY) if entry.name.endswith(".deleted")]
     assert waiting
-    log.start_is_noted(log.log_start_offset)
-    assert log.remove_deleted_files(NOW_MS + 499) == 0
-    assert log.remove_deleted_files(NOW_MS + 500) == len(waiting)
+    log.deleted_files.noted_start = log.log_start_offset
+    assert log.deleted_files.remove_due(NOW_MS + 499, log.options.file_delete_delay_ms) == 0
+    assert log.deleted_files.remove_due(NOW_MS + 500, log.options.file_delete_delay_ms) == len(waiting)
     assert not [entry for entry in disk.list_directory(DIRECTORY) if entry.name.endswith(".deleted")]
 
 
@@ -123,7 +123,7 @@ def test_snapshots_and_epochs_before_the_start_go_too() -> None:
     log.delete_old_segments(NOW_MS, up_to_offset=60)
     assert log.epochs.entries == [(4, 45), (5, 50)]
     names = [entry.name for entry in disk.list_directory(DIRECTORY) if entry.name.endswith(".snapshot")]
-    assert min(names) >= f"{log._segments.first.base_offset:020d}"
+    assert min(names) >= f"{log.segments.first.base_offset:020d}"
 
 
 def test_very_many_segments_go_in_several_steps() -> None:

@@ -33,11 +33,11 @@ def compact(log: PartitionLog, now_ms: int = NOW_MS) -> None:
     log.roll(now_ms)
     log.high_watermark = log.end_offset
     checkpointed(log)
-    log.cleaned_offset = 0
+    log.compaction.cleaned_offset = 0
     plan = log.plan_compaction(now_ms, up_to_offset=log.end_offset)
     if plan is not None:
         plan.run()
-        assert log.complete_compaction(plan)
+        assert log.compaction.complete(plan)
 
 
 def values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
@@ -153,10 +153,10 @@ def test_the_index_of_a_group_speaks_for_all_its_segments() -> None:
     log.roll(NOW_MS)
     append(log, transactional(1, b"b", sequence=1))
     append(log, marker(1, is_commit=False))
-    expected = log.aborted_transactions(0, 4, now_ms=NOW_MS)
+    expected = log.aborted_transactions(0, 4)
     assert [one.last_offset for one in expected] == [1, 3]
     compact(log)
-    assert log.segment_count == 2
-    assert log.aborted_transactions(0, 4, now_ms=NOW_MS) == expected
+    assert len(log.segments) == 2
+    assert log.aborted_transactions(0, 4) == expected
     assert not disk.exists(index_of(2))
-    assert open_log(disk, COMPACTED, close_cleanly(log)).aborted_transactions(0, 4, now_ms=NOW_MS) == expected
+    assert open_log(disk, COMPACTED, close_cleanly(log)).aborted_transactions(0, 4) == expected

@@ -77,7 +77,7 @@ def test_a_log_checks_what_was_flushed_before_it_was_opened_and_nothing_twice() 
     checkpoint = checkpointed(log)
     again = open_log(disk, checkpoint=checkpoint)
     pieces = 0
-    while (piece := again.next_unchecked(300)) is not None:
+    while (piece := again.segments.next_unchecked(300)) is not None:
         assert not piece.is_quick()
         piece.read()
         pieces += 1

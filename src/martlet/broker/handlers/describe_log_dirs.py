@@ -67,7 +67,7 @@ def _describe(broker: BrokerServices, name: TopicPartition) -> DescribeLogDirsPa
     log, replica = broker.logs.get(name), broker.partitions.hosted(*name)
     return DescribeLogDirsPartition(
         partition_index=name.partition,
-        partition_size=log.size_bytes if log is not None else 0,
+        partition_size=log.segments.size_bytes() if log is not None else 0,
         offset_lag=_lag(replica),
     )
 

@@ -91,7 +91,7 @@ def look_up(partition: Partition, timestamp: int, isolation: int, version: int) 
         return -1, end, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
-        return -1, start, log.leader_epoch_at(start)
+        return -1, start, log.epochs.epoch_at(start)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, NO_OFFSET, NO_LEADER_EPOCH
     check_knows_latest(partition, version)

@@ -229,7 +229,7 @@ class WaitingFetch:
             result = found.results[found.position]
             if isinstance(content, StorageFailure):
                 with contextlib.suppress(StorageFailure):
-                    found.partition.log.find_damage_at(found.slice)
+                    found.partition.log.segments.find_damage_at(found.slice)
                 found.results[found.position] = self._failed(attempt, found.partition, result.partition, content)
                 continue
             self._reads.sent(found.partition, len(content))

@@ -54,7 +54,7 @@ class Flusher:
             self._again.add(partition)
             return
         try:
-            ticket = partition.log.begin_flush()
+            ticket = partition.log.durability.begin_flush()
         except StorageFailure as failure:
             self._on_failure(partition, failure)
             return
@@ -73,7 +73,7 @@ class Flusher:
         for partition, _ in wanted:
             self.flush_soon(partition)
         for partition, end_offset in wanted:
-            while partition.log.flushed_offset < end_offset and not partition.offline:
+            while partition.log.durability.flushed_offset < end_offset and not partition.offline:
                 if not partition.flush.in_progress:
                     self.flush_soon(partition)
                 else:
@@ -107,7 +107,7 @@ class Flusher:
         self._again.discard(partition)
         if failure is None:
             try:
-                partition.log.complete_flush(ticket)
+                partition.log.durability.complete_flush(ticket)
             except StorageFailure as error:
                 failure = error
         if failure is not None:

@@ -100,7 +100,7 @@ class Housekeeping:
         for partition in self._partitions.open_partitions():
             with self._contained(partition, "retention"):
                 if not partition.offline:
-                    partition.log.remove_deleted_files(now_ms)
+                    partition.log.deleted_files.remove_due(now_ms, partition.log.options.file_delete_delay_ms)
         await self._in_worker(self._logs.remove_deleted)
 
     async def compact(self) -> None:
@@ -146,7 +146,7 @@ class Housekeeping:
         if plan is None:
             return
         await self._in_worker(plan.run)
-        if not partition.offline and partition.log.complete_compaction(plan):
+        if not partition.offline and partition.log.compaction.complete(plan):
             logger.info("compacted %s", partition.name)
 
     async def _in_worker(self, work: Callable[[], object]) -> None:

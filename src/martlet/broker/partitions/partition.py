@@ -199,7 +199,7 @@ class Partition:
         if policy != self.flush.policy:
             self.flush.policy = policy
             self._own_offset_moved()
-            if self.log.flushed_offset < self.log.end_offset:
+            if self.log.durability.flushed_offset < self.log.end_offset:
                 self.owner.flusher.appended(self)  # it may have to be flushed sooner than was planned
 
     def close(self, reason: ApiError) -> None:

@@ -340,6 +340,6 @@ class PartitionTable:
         partition = Partition(name, topic.id, log, self._me, policy, counters, self)
         partition.take_replication(self._topic_settings.replication(topic))
         self._hosted[name] = partition
-        if log.flushed_offset < log.end_offset:
+        if log.durability.flushed_offset < log.end_offset:
             self.flusher.flush_soon(partition)
         return partition

@@ -52,7 +52,7 @@ class Scrubber:
             self._begin()
         elif not self._left and self._is_due():
             for partition in self._partitions.open_partitions():
-                partition.log.distrust()
+                partition.log.segments.distrust_sealed()
             self._begin()
         budget = self._bytes_per_second
         while self._left and budget > 0:
@@ -89,7 +89,7 @@ class Scrubber:
         log = partition.log
         piece: LogSlice | None = None
         try:
-            piece = log.next_unchecked(max_bytes)
+            piece = log.segments.next_unchecked(max_bytes)
             if piece is None:
                 self._partitions.damage.report(partition)
                 return 0
@@ -97,7 +97,7 @@ class Scrubber:
                 await self._in_worker(piece.read)
             except StorageFailure:
                 # The log may have been truncated while the worker read; between two turns of the loop it is not.
-                piece = None if partition.offline else log.next_unchecked(max_bytes)
+                piece = None if partition.offline else log.segments.next_unchecked(max_bytes)
                 if piece is not None:
                     piece.read()
         except StorageFailure as failure:
@@ -113,7 +113,7 @@ class Scrubber:
 def _is_understood(log: PartitionLog, piece: LogSlice) -> bool:
     """Whether the damage could be separated from what is sound, so that the pass can go on behind it."""
     try:
-        log.find_damage_at(piece)
+        log.segments.find_damage_at(piece)
     except StorageFailure:
         return False
     return True

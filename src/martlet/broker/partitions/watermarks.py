@@ -98,7 +98,7 @@ class Watermarks:
     @property
     def own_offset(self) -> int:
         """Up to where this replica counts by itself."""
-        return self._log.flushed_offset if self._flush.policy.before_acknowledge else self._log.end_offset
+        return self._log.durability.flushed_offset if self._flush.policy.before_acknowledge else self._log.end_offset
 
     @property
     def last_stable_offset(self) -> int:

@@ -109,10 +109,10 @@ class CopiedLog:
 
     @property
     def needs_flush(self) -> bool:
-        return self._copy.policy.before_acknowledge and self._log.flushed_offset < self._log.end_offset
+        return self._copy.policy.before_acknowledge and self._log.durability.flushed_offset < self._log.end_offset
 
     def when_flushed(self, callback: Callable[[], None]) -> bool:
-        if self._log.flushed_offset == self._log.end_offset:
+        if self._log.durability.flushed_offset == self._log.end_offset:
             return False
         self._copy.flush_waiters.append(callback)
         return True
@@ -176,11 +176,11 @@ class FollowedCopy:
         self.leader_broker = self.follower = None
 
     def flush_if_due(self) -> None:
-        if self.policy.before_acknowledge and self.log.flushed_offset < self.log.end_offset:
+        if self.policy.before_acknowledge and self.log.durability.flushed_offset < self.log.end_offset:
             asyncio.get_running_loop().call_later(self.flush_seconds, self._flush)
 
     def _flush(self) -> None:
-        self.log.flush()
+        self.log.durability.flush()
         self._wake_flush_waiters()
 
     def close(self) -> None:

@@ -243,7 +243,7 @@ def test_under_commit_a_fetch_never_names_more_than_is_on_the_device() -> None:
             leader.wake()
             await asyncio.sleep(0.003)
             # Nothing is ever flushed but what was appended, so looking later than the leader did can only find more.
-            assert _fetch_offsets(leader.positions, "orders")[-1] <= copy.log.flushed_offset
+            assert _fetch_offsets(leader.positions, "orders")[-1] <= copy.log.durability.flushed_offset
         await until(lambda: copy.high_watermark == 50)
 
     run_bench(body)

@@ -85,7 +85,7 @@ async def test_a_follower_shows_readers_what_it_knows_to_be_committed() -> None:
         bench.partition().followed_log.commit(1)
         answer = read(bench)
         assert answer.result.high_watermark == 1
-        assert len(answer.result.records) * 2 == bench.partition().log.size_bytes
+        assert len(answer.result.records) * 2 == bench.partition().log.segments.size_bytes()
         assert read(bench, 1).error is ErrorCode.NONE
         assert read(bench, 2).error is ErrorCode.OFFSET_NOT_AVAILABLE
 

@@ -320,7 +320,7 @@ async def test_a_leader_begins_with_what_it_has_flushed_where_the_topic_wants_a_
     async with replica_table() as bench:
         bench.store(record(leader=SECOND), configs={"martlet.flush": "commit"})
         copied(bench.partition(), 0, count=3)
-        flushed = bench.partition().log.flushed_offset
+        flushed = bench.partition().log.durability.flushed_offset
         bench.store(record(epoch=1, in_sync=(ME,)))
         assert flushed < 3
         assert bench.partition().high_watermark == flushed
@@ -383,12 +383,12 @@ async def test_what_a_full_disk_took_of_an_answer_is_flushed_like_all_else() -> 
             await until_flushed(partition)
             assert told == ["flushed"]
         bench.disk.capacity_bytes = None
-        assert partition.log.flushed_offset == 1
+        assert partition.log.durability.flushed_offset == 1
 
 
 async def until_flushed(partition: Partition) -> None:
     async with asyncio.timeout(5):
-        while partition.log.flushed_offset < partition.log.end_offset:
+        while partition.log.durability.flushed_offset < partition.log.end_offset:
             await asyncio.sleep(0.01)
 
 

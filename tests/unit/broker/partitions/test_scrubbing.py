@@ -56,12 +56,12 @@ def _lead(bench: ReplicaTableBench) -> None:
     for _ in range(60):
         batch = batch_of(b"x" * 30)
         log.append(memoryview(batch), read_batch_header(batch), leader_epoch=log.epochs.latest_epoch, now_ms=0)
-    assert log.segment_count > 2
+    assert len(log.segments) > 2
 
 
 async def test_one_pass_after_a_start_reads_everything_and_then_rests() -> None:
     bench = _Bench()
-    sealed_bytes = sum(segment.size for segment in bench.partition.log._segments.sealed())
+    sealed_bytes = sum(segment.size for segment in bench.partition.log.segments.sealed())
     await bench.scrubber.scrub()
     assert bench.table.metrics.scrubbed_bytes == sealed_bytes, "the end of the log was checked at the start"
     assert bench.table.metrics.scrub_passes == 1
@@ -118,7 +118,7 @@ async def test_a_pass_finds_a_segment_that_ends_too_early(batches: int) -> None:
 async def test_a_pass_tells_of_damage_that_no_reader_has_met() -> None:
     bench = _Bench()
     bench.damage(500)
-    first = bench.partition.log._segments.first
+    first = bench.partition.log.segments.first
     first.look_for_damage()  # as retention does when an index does not agree with its log
     await bench.scrubber.scrub()
     assert bench.table.table.damage.names == {bench.partition.name}
