@@ -28,6 +28,7 @@ from martlet.log.file_names import CLEANED
 from martlet.log.options import LogOptions
 from martlet.log.segment import POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
 from martlet.log.segment_list import SegmentList
+from martlet.log.segment_walks import first_timestamp
 from martlet.log.transaction_cleaning import LastOfProducers, TransactionCleaning
 from martlet.wire.batch import BatchHeader, read_batch_header
 
@@ -62,7 +63,7 @@ class CleanedGroup:
         bases = [segment.base_offset for segment in self.segments]
         commit_swap(disk, directory, bases[0], bases)
         segments.replace(self.segments, replacement)
-        replacement.persist_indexes()
+        replacement.files.save_indexes()
 
     def discard(self, disk: Disk) -> None:
         """Remove what was written: the segments have changed meanwhile."""
@@ -125,7 +126,7 @@ class CompactionPlan:
         segments = [source.segment for source in sources]
         interval, base_offset = self.options.index_interval_bytes, segments[0].base_offset
         cleaned = Segment(self.disk, self.directory, base_offset, size=0, index_interval_bytes=interval, gaps=COMPACTED)
-        cleaned.start_indexes()
+        cleaned.files.start_indexes()
         cleaned.aborted.clear()
         aborted = {one.last_offset: one for one in self.aborted}
         writer = _BatchWriter(self.disk, cleaned.path + CLEANED, cleaned)
@@ -196,7 +197,7 @@ def choose_segments(
             if _is_too_young(segment, options, now_ms):
                 break
             dirty_bytes += segment.size
-            is_overdue = is_overdue or now_ms - segment.first_timestamp() > options.max_compaction_lag_ms
+            is_overdue = is_overdue or now_ms - first_timestamp(segment) > options.max_compaction_lag_ms
         chosen.append(segment)
     if dirty_bytes == 0:
         return []
@@ -236,4 +237,4 @@ def _batches(sources: list[Source]) -> Iterator[tuple[bytes, BatchHeader]]:
         for position, header in scan:
             yield file.pread(header.size, position), header
         if scan.fault is not None:
-            raise segment.damage_error(scan.position, scan.next_offset, scan.fault)
+            raise segment.trust.error_at(scan.position, scan.next_offset, scan.fault)

@@ -177,11 +177,11 @@ class Durability:
             return None
         active = self._parts.segments.active
         sealed = [segment for segment in self._newly_sealed if segment in self._parts.segments.sealed()]
-        if not all(segment.persist_indexes() for segment in [*sealed, active]):
+        if not all(segment.files.save_indexes() for segment in [*sealed, active]):
             return None
         if active.size - self._snapped_bytes >= _SNAPSHOT_EVERY_BYTES:
             self._write_snapshot()
-        index_files = [file for segment in sealed for file in segment.index_files()]
+        index_files = [file for segment in sealed for file in segment.files.index_files()]
         aborted_files = [file for segment in [*sealed, active] for file in segment.aborted.files()]
         return CheckpointTicket(
             disk=self._parts.disk,
@@ -225,7 +225,7 @@ class Durability:
         active = self._parts.segments.active
         if ticket is not None or not self._opened_clean:
             # A clean start believes the indexes, so this once those of the last segment are synced too.
-            for file in active.index_files():
+            for file in active.files.index_files():
                 file.sync()
         if self._parts.snapshots.latest_offset != active.next_offset > 0:
             self._write_snapshot()

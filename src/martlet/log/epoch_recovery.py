@@ -15,6 +15,7 @@ from martlet.log.epoch_cache import EpochCache
 from martlet.log.file_names import EPOCH_CHECKPOINT
 from martlet.log.rebuilt_files import read_rebuilt
 from martlet.log.segment_list import SegmentList
+from martlet.log.segment_walks import sound_batches
 
 Entries = list[tuple[int, int]]
 
@@ -71,7 +72,7 @@ def _walk_epochs(segments: SegmentList, start_offset: int, end_offset: int) -> E
     """The epochs of the batches from `start_offset` to `end_offset`, from the batches themselves."""
     epochs: Entries = []
     for segment in segments.from_offset(start_offset):
-        for _, header in segment.sound_batches(start_offset):
+        for _, header in sound_batches(segment, start_offset):
             if header.base_offset >= end_offset:
                 return epochs
             if header.partition_leader_epoch > (epochs[-1][0] if epochs else -1):

@@ -39,6 +39,8 @@ from martlet.log.recovery import LoadedLog, LogCheckpoint, apply_floor, load_log
 from martlet.log.replicated_batches import ReplicatedBatches
 from martlet.log.retention import count_expired
 from martlet.log.segment import NO_TIMESTAMP, POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
+from martlet.log.segment_opening import truncate
+from martlet.log.segment_walks import end_before, first_timestamp
 from martlet.log.timestamp_search import TimestampSearch
 from martlet.wire.batch import (
     CONTROL_BIT,
@@ -174,7 +176,7 @@ class PartitionLog:
     @property
     def damage(self) -> list[str]:
         """What is known to be damaged: one line for each stretch."""
-        lines = [f"{segment.path}: {damage}" for segment in self.segments for damage in segment.damage]
+        lines = [f"{segment.path}: {damage}" for segment in self.segments for damage in segment.trust.damage]
         lacks_start = self.log_start_offset < self.segments.first.base_offset
         return [self._missing_start(), *lines] if lacks_start else lines
 
@@ -276,13 +278,13 @@ class PartitionLog:
     def roll(self, now_ms: int) -> None:
         """Seal the last segment and begin a new one; nothing happens while the last one has held nothing yet."""
         active = self.segments.active
-        if active.size == 0 and not active.damage:
+        if active.size == 0 and not active.trust.damage:
             return
         end_offset = self.end_offset
         # First what may fail for want of space, then what changes this log.
         following = self._create_segment(end_offset)
         active.seal(end_offset)
-        active.persist_indexes()
+        active.files.save_indexes()
         self._snapshots.write(end_offset, self.producers)
         self.durability.sealed(active)
         self.segments.add(following)
@@ -299,7 +301,7 @@ class PartitionLog:
         roll_ms = self._roll_age_ms(active)
         if options.compact:
             roll_ms = min(roll_ms, options.max_compaction_lag_ms)
-        since_ms = active.first_timestamp()
+        since_ms = first_timestamp(active)
         if not 0 <= since_ms <= now_ms:
             since_ms = self._active_since_ms
         if now_ms - since_ms <= roll_ms:
@@ -334,13 +336,13 @@ class PartitionLog:
         is_cut = stop - start > max_bytes
         if is_cut:
             stop = min(stop, segment.cut_before(start + max_bytes, start=start, at_least_one=at_least_one))
-        if segment.damage:
-            stop = segment.sound_until(start, stop)
+        if segment.trust.damage:
+            stop = segment.trust.sound_until(start, stop)
         if stop <= start:
             return NOTHING
         size = stop - start
         is_final = is_cut or segment.is_sealed
-        unchecked = segment.unchecked_in(start, size)
+        unchecked = segment.trust.unchecked_in(start, size)
         if unchecked is None:
             return LogSlice(segment.file, start, size, is_final)
         return LogSlice(segment.file, start, size, is_final, unchecked, segment.gaps, self.epochs.epoch_max)
@@ -371,11 +373,11 @@ class PartitionLog:
         number = self.segments.number_at(offset)
         segment = self.segments[number]
         position = segment.position_of(offset)
-        end_offset = segment.end_before(position)
+        end_offset = end_before(segment, position)
         self.durability.lower_floor(end_offset)
         while len(self.segments) > number + 1:
-            self.segments.remove_last().discard()
-        segment.truncate(position)
+            self.segments.remove_last().files.discard()
+        truncate(segment, position)
         self._snapshots.remove_beyond(end_offset)
         self.durability.sync_names()
         self.epochs.truncate_from_end(end_offset)
@@ -388,7 +390,7 @@ class PartitionLog:
         """Drop everything and go on, empty, at `offset`. Durable when it returns."""
         self.durability.lower_floor(0)
         for segment in reversed(list(self.segments)):
-            segment.discard()
+            segment.files.discard()
         self._snapshots.remove_all()
         self.durability.sync_names()
         self.segments.start_again(self._create_segment(offset))
@@ -427,7 +429,7 @@ class PartitionLog:
             # What stays is durable in the directory before anything goes, and the older goes durably before the newer:
             # a crash must leave a log without a hole.
             self.durability.sync_names()
-            gone = self.segments.remove_first().rename(DELETED)
+            gone = self.segments.remove_first().files.rename(DELETED)
             start_offset = max(self.log_start_offset, self.segments.first.base_offset)
             self.deleted_files.add(gone, now_ms, start_offset=start_offset)
             self.durability.names_changed()
@@ -474,10 +476,10 @@ class PartitionLog:
     def _active_for(self, size: int, last_offset: int, timestamp_ms: int, now_ms: int) -> Segment:
         """The segment to append a batch to: a new one when the batch is too large, too far or too late for the last."""
         active = self.segments.active
-        if active.ends_damaged:
+        if active.trust.ends_damaged(active.size):
             self.roll(now_ms)  # nothing is written behind bytes that a later start could take for anything
         elif active.size:
-            first_ms = active.first_timestamp()
+            first_ms = first_timestamp(active)
             self._roll_after_ms = _NEVER if first_ms == NO_TIMESTAMP else first_ms + self._roll_age_ms(active)
             if (
                 active.size + size > min(self._options.segment_bytes, POSITION_MAX)

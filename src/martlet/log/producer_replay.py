@@ -14,6 +14,7 @@ from martlet.log.producer_snapshot import ProducerSnapshots
 from martlet.log.producer_state import ProducerStates
 from martlet.log.segment import Segment
 from martlet.log.segment_list import SegmentList
+from martlet.log.segment_walks import sound_batches
 from martlet.wire.batch import CONTROL_BIT, BatchHeader, TransactionMarker, read_marker
 
 _MARKER_BYTES_MAX: Final = 1024
@@ -37,7 +38,7 @@ class ProducerReplay:
         if offset >= end_offset:
             return producers
         for segment in self._segments.from_offset(offset):
-            for position, header in segment.sound_batches(offset):
+            for position, header in sound_batches(segment, offset):
                 if header.base_offset >= end_offset:
                     return producers
                 if header.producer_id >= 0 and header.base_offset >= offset:
@@ -51,12 +52,12 @@ class ProducerReplay:
             return
         producers = self.producers_at(segment.base_offset, 0)
         segment.aborted.clear()
-        for position, header in segment.sound_batches(segment.base_offset):
+        for position, header in sound_batches(segment, segment.base_offset):
             if header.producer_id >= 0:
                 aborted = producers.record(header, header.last_offset, 0, marker_at(segment, position, header))
                 if aborted is not None:
                     segment.aborted.add(aborted)
-        segment.persist_indexes()
+        segment.files.save_indexes()
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """Those with data below `to_offset` and a marker at `from_offset` or later, by first offset."""

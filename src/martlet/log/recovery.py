@@ -38,6 +38,7 @@ from martlet.log.producer_snapshot import ProducerSnapshots
 from martlet.log.producer_state import ProducerStates
 from martlet.log.segment import Segment
 from martlet.log.segment_list import SegmentList
+from martlet.log.segment_opening import begin_again, cut_file, last_indexed, reopen_damaged, resume, start_recovery
 from martlet.wire.batch import BatchHeader
 
 _CUT: Final = ".cut"
@@ -219,7 +220,7 @@ class _Recovery:
                 snapshots.append(offset)
         while len(segments) > 1 and segments[1].base_offset <= self._checkpoint.log_start_offset:
             # Deleted, but the removal did not survive a crash.
-            segments.pop(0).discard()
+            segments.pop(0).files.discard()
             self._has_removed = True
         for segment, following in pairwise(segments):
             segment.is_sealed = True
@@ -240,7 +241,7 @@ class _Recovery:
         """Go on as a clean stop left the log; only the last few batches are looked at."""
         segment, ended_at = self._segments[-1], self._checkpoint.recovery_point
         segment.epochs = EpochCache([(max(0, self._latest_epoch_on_disk()), 0)])
-        position, self._first_checked_offset = segment.last_indexed()
+        position, self._first_checked_offset = last_indexed(segment)
         survey = segment.survey(position, next_offset=self._first_checked_offset, until=ended_at)
         for _, header in survey:
             self._note_epoch(header)
@@ -248,8 +249,8 @@ class _Recovery:
         if survey.damage:
             self._resume_damaged(segment, survey, ended_at)
         else:
-            segment.checked_from(position)
-            segment.resume(position, self._first_checked_offset)
+            segment.trust.checked_from(position)
+            resume(segment, position, self._first_checked_offset)
         self._replay().mend_aborted(segment)
         self._producers = self._producers_at(self._end_offset)
 
@@ -259,9 +260,9 @@ class _Recovery:
         is_end_lost = last.next_offset > survey.next_offset or last.end == segment.size > last.position
         is_certain = ended_at is not None and (not is_end_lost or last.end > last.position or self._is_end_agreed())
         if not is_certain:
-            raise segment.damaged(last)
+            raise segment.trust.error(last)
         self._end_offset = max(survey.next_offset, ended_at or 0)
-        segment.reopen_damaged(self._end_offset)
+        reopen_damaged(segment, self._end_offset)
 
     def _is_end_agreed(self) -> bool:
         """Whether two checkpoints say the same: one alone may be damaged itself."""
@@ -280,14 +281,14 @@ class _Recovery:
         # lack their ends.
         while number > 0 and segments[number].base_offset >= trusted:
             number -= 1
-        position, self._end_offset = segments[number].start_recovery(trusted)
+        position, self._end_offset = start_recovery(segments[number], trusted)
         self._producers = self._producers_at(self._end_offset)
-        if segments[number].damage:
+        if segments[number].trust.damage:
             # The walk for the producers has met it, and knows more than the indexes by now.
             self._producers = self._producers_at(segments[number].base_offset)
-            position, self._end_offset = segments[number].begin_again()
+            position, self._end_offset = begin_again(segments[number])
         if segments[number].aborted.is_damaged:
-            position, self._end_offset = segments[number].begin_again()
+            position, self._end_offset = begin_again(segments[number])
             self._producers = self._producers_at(self._end_offset)
             segments[number].aborted.clear()
         segments[number].aborted.truncate(self._end_offset)
@@ -302,7 +303,7 @@ class _Recovery:
             fault = self._check_segment(segment, survey)
             if fault is not None:
                 if self._end_offset < trusted or (self._checkpoint.recovery_point is None and not is_last):
-                    raise segment.damaged(fault)
+                    raise segment.trust.error(fault)
                 is_unfinished = is_last and survey.ends_unfinished
                 if not is_unfinished:
                     self._on_damage()
@@ -311,10 +312,10 @@ class _Recovery:
             elif not is_last:
                 segment.seal(segments[number + 1].base_offset)
                 self._newly_sealed.append(segment)
-                segments[number + 1].start_recovery(segment.next_offset)
+                start_recovery(segments[number + 1], segment.next_offset)
                 segments[number + 1].aborted.clear()
                 self._end_offset = segment.next_offset
-            segment.persist_indexes()
+            segment.files.save_indexes()
             number, position = number + 1, 0
 
     def _check_segment(self, segment: Segment, survey: BatchSurvey) -> Damage | None:
@@ -343,8 +344,10 @@ class _Recovery:
                 return damage
             self._end_offset = max(self._end_offset, damage.next_offset)
         segment.next_offset = self._end_offset
-        segment.note_damage(survey.damage)
-        segment.checked_from(survey.damage[-1].end if survey.damage else start)
+        segment.trust.note_damage(survey.damage)
+        if survey.damage:
+            segment.known.forget_recent()
+        segment.trust.checked_from(survey.damage[-1].end if survey.damage else start)
         return None
 
     def _may_stay(self, damage: Damage) -> bool:
@@ -362,10 +365,10 @@ class _Recovery:
         # The newest first: a crash on the way leaves a log that is cut again at the same place.
         for doomed in reversed(segments[number + 1 :]):
             self._cut_bytes += doomed.size
-            doomed.discard()
+            doomed.files.discard()
             self._has_removed = True
         del segments[number + 1 :]
-        segments[number].cut_file(position)
+        cut_file(segments[number], position)
 
     def _keep_cut(self, segment: Segment, position: int) -> None:
         """Copy the end of a segment that is about to be cut off, for an operator to look at, if there is space."""

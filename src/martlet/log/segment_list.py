@@ -14,6 +14,7 @@ from martlet.base.invariant import invariant
 from martlet.log.batch_order import KnownGaps
 from martlet.log.log_slice import LogSlice
 from martlet.log.segment import Segment
+from martlet.log.segment_walks import find_damage_at, next_unchecked
 
 _OPEN_SEALED_MAX: Final = 4
 
@@ -49,7 +50,7 @@ class SegmentList:
     def next_unchecked(self, max_bytes: int) -> LogSlice | None:
         """What another process wrote and nobody has checked yet, about so many bytes of it; None when there is none."""
         for segment in self._segments:
-            piece = segment.next_unchecked(max_bytes)
+            piece = next_unchecked(segment, max_bytes)
             if piece is not None:
                 if segment.is_sealed:
                     self.used(segment)
@@ -60,7 +61,7 @@ class SegmentList:
         """Reading this piece has failed: find out what of its segment is damaged, if it is not known yet."""
         for segment in self._segments:
             if piece.file is not None and segment.path == piece.file.path:
-                segment.find_damage_at(piece.position)
+                find_damage_at(segment, piece.position)
 
     def start_again(self, segment: Segment) -> None:
         """Hold this segment and no other."""
@@ -74,7 +75,7 @@ class SegmentList:
     def distrust_sealed(self) -> None:
         """Have all sealed segments checked again."""
         for segment in self._segments[:-1]:
-            segment.distrust()
+            segment.trust.distrust(segment.size)
 
     def number_at(self, offset: int) -> int:
         """Number of the segment whose range holds `offset`; the first one for all that lies before."""

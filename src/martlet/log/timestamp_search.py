@@ -17,6 +17,7 @@ from martlet.log.epoch_cache import EpochCache
 from martlet.log.log_slice import TimestampOffset
 from martlet.log.segment import NO_TIMESTAMP, Segment
 from martlet.log.segment_list import SegmentList
+from martlet.log.segment_walks import sound_batches
 from martlet.wire.batch import BatchHeader
 from martlet.wire.records.index import index_records, unpack_batches
 
@@ -37,7 +38,7 @@ class TimestampSearch:
     def first_at(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record at or after `timestamp_ms`."""
         for segment in self._visible():
-            if segment.max_timestamp()[0] < timestamp_ms and not segment.damage:
+            if segment.max_timestamp()[0] < timestamp_ms and not segment.trust.damage:
                 continue
             candidate = self._first_candidate(segment, timestamp_ms)
             found = self._first_in(segment, candidate, timestamp_ms)
@@ -58,7 +59,7 @@ class TimestampSearch:
 
     def _first_damaged(self, segment: Segment, candidate: int) -> int | None:
         """The first offset from the candidate on that cannot be read, if it is visible."""
-        for damage in segment.damage:
+        for damage in segment.trust.damage:
             first_offset = max(damage.first_offset, candidate, self._start_offset)
             if first_offset < min(damage.next_offset, self._end_offset):
                 return first_offset
@@ -102,7 +103,7 @@ class TimestampSearch:
 
     def _headers(self, segment: Segment, offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """The batches from `offset` on that lie in the visible part."""
-        for position, header in segment.sound_batches(max(offset, self._start_offset)):
+        for position, header in sound_batches(segment, max(offset, self._start_offset)):
             if header.last_offset >= self._end_offset:
                 return
             yield position, header

@@ -7,6 +7,8 @@ from martlet.base.errors import DiskFull, LogDamaged, StorageFailure
 from martlet.log.batch_order import BatchOrder
 from martlet.log.batch_scan import BatchScan
 from martlet.log.segment import Segment
+from martlet.log.segment_opening import reopen, start_recovery, truncate
+from martlet.log.segment_walks import end_before
 from martlet.wire.batch import read_batch_header, stamp_batch
 from tests.unit.log.log_builders import batch_of, new_disk
 
@@ -44,7 +46,7 @@ def sealed(disk: SimDisk, batches: int = 40) -> list[tuple[int, int]]:
     segment = new_segment(disk)
     places = write(segment, batches)
     segment.seal(segment.next_offset)
-    assert segment.persist_indexes()
+    assert segment.files.save_indexes()
     return places
 
 
@@ -192,12 +194,12 @@ def test_a_full_disk_keeps_indexes_in_memory_until_there_is_room() -> None:
     segment = new_segment(disk)
     places = write(segment, 40)
     disk.capacity_bytes = disk.used_bytes()
-    assert not segment.persist_indexes()
+    assert not segment.files.save_indexes()
     segment.seal(segment.next_offset)
     segment.release()
     check_places(segment, places)
     disk.capacity_bytes = None
-    assert segment.persist_indexes()
+    assert segment.files.save_indexes()
     check_places(found_again(disk, next_offset=180), places)
 
 
@@ -209,9 +211,9 @@ def test_reopening_continues_the_index_as_if_never_closed() -> None:
     other = new_disk()
     segment = new_segment(other)
     write(segment, 33)
-    segment.persist_indexes()
+    segment.files.save_indexes()
     again = Segment(other, DIRECTORY, 100, size=segment.size, index_interval_bytes=300)
-    again.reopen(segment.size)
+    reopen(again, segment.size)
     assert again.next_offset == 166
     write(again, 27, first_ms=1330)
     assert (list(again.index.offsets), bytes(again.times.content)) == expected
@@ -221,13 +223,13 @@ def test_truncating_forgets_batches_and_index_entries() -> None:
     disk = new_disk()
     segment = new_segment(disk)
     places = write(segment, 40)
-    segment.persist_indexes()
-    segment.truncate(places[10][0])
+    segment.files.save_indexes()
+    truncate(segment, places[10][0])
     assert (segment.size, segment.next_offset) == places[10]
     check_places(segment, places[:10])
     assert segment.max_timestamp() == (1091, 119)
-    assert segment.end_before(places[10][0]) == 120
-    segment.truncate(0)
+    assert end_before(segment, places[10][0]) == 120
+    truncate(segment, 0)
     assert (segment.size, segment.next_offset, segment.max_timestamp()[0]) == (0, 100, -1)
     assert disk.read_file(f"{PREFIX}.index") == b""
 
@@ -236,11 +238,11 @@ def test_a_lost_end_of_the_time_index_is_made_up_for_when_not_trusted() -> None:
     disk = new_disk()
     segment = new_segment(disk)
     write(segment, 40)
-    segment.persist_indexes()
+    segment.files.save_indexes()
     expected = bytes(segment.times.content)
     disk.cut(f"{PREFIX}.timeindex", 12)
     again = Segment(disk, DIRECTORY, 100, size=segment.size, index_interval_bytes=300)
-    position, first_offset = again.start_recovery(180)
+    position, first_offset = start_recovery(again, 180)
     assert position < 300 * 3
     for at, header in again.survey(position, next_offset=first_offset):
         again.note_batch(at, header.last_offset, header)
@@ -256,7 +258,7 @@ def test_records_without_timestamps_are_indexed_like_others() -> None:
         stamp_batch(batch, 0, segment.next_offset, 0)
         segment.note_batch(segment.write(memoryview(batch)), segment.next_offset, read_batch_header(batch))
     segment.seal(120)
-    segment.persist_indexes()
+    segment.files.save_indexes()
     before = disk.writes
     assert found_again(disk, next_offset=120).max_timestamp() == (-1, 100)
     assert disk.writes == before, "nothing was rebuilt"
