@@ -17,7 +17,18 @@ CONSTRUCTOR_PARAMETERS_MAX = 7
 TEST_NAME_WORDS_MIN = 3
 HEAD_WORDS_MIN = 3
 
-PURE_ROOMS = {"wire", "cluster", "configs", "coordinator", "groups", "log", "replication", "security", "transactions"}
+PURE_ROOMS = {
+    "wire",
+    "cluster",
+    "configs",
+    "coordinator",
+    "groups",
+    "log",
+    "queues",
+    "replication",
+    "security",
+    "transactions",
+}
 NOT_IN_PURE = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading", "time", "uuid"}
 
 # The ports' own modules, and the seeded twin, may read what everybody else is handed.
