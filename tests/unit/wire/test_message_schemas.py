@@ -71,6 +71,13 @@ ADVERTISED = {
     "alter_client_quotas": range(2),
     "describe_user_scram_credentials": range(1),
     "alter_user_scram_credentials": range(1),
+    "share_group_heartbeat": range(1, 2),
+    "share_group_describe": range(1, 2),
+    "share_fetch": range(1, 3),
+    "share_acknowledge": range(1, 3),
+    "describe_share_group_offsets": range(2),
+    "alter_share_group_offsets": range(1),
+    "delete_share_group_offsets": range(1),
 }
 """What Kafka 4.3 advertises for the APIs that we have classes for."""
 
