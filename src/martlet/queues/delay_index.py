@@ -1,0 +1,302 @@
+"""When which message of a partition is due: sorted runs on disk, and in memory only what is due within seconds.
+
+The index is derived from the log: a due time stands in the message's own header, so every replica builds the index for
+itself, nothing more is written at a publish, and whatever is lost of it is read from the log again. New entries gather
+in a buffer; a full buffer is sorted and becomes a run. One index serves all subscriptions of a partition: each asks for
+what is due after its own position.
+
+How it works: the near window holds what is due up to a few seconds from now, taken from the runs by their cursors. Who
+asks within it is answered from memory; who is behind, after a pause or a restart, is answered by a merge of the runs.
+
+Invariants:
+QDI-1 A delayed message below `covered_end` is in exactly one run, in the buffer, or in an offset range of `missing`.
+QDI-2 The near window holds every entry known here with `near_from` < due <= `near_to`; cursors are behind `near_to`.
+QDI-3 A run is listed after it was written, and removed after it left the list. Nothing is flushed to the device: a run
+that a power loss took is damaged, and its part of the log is read again.
+
+Proved by: tests/unit/queues/test_delay_index.py, tests/properties/test_queue_delay_index.py
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from struct import Struct, error
+from typing import Final
+from zlib import crc32
+
+from martlet.base.disk import Disk
+from martlet.base.invariant import invariant
+from martlet.queues.delay_run import Coverage, DamagedRun, DelayRun, Entry, encode_run
+
+RUN_ENTRIES: Final = 32_768
+NEAR_MS: Final = 5_000
+_LIST: Final = "runs"
+_LIST_HEADER: Final = Struct("<IqII")
+"""Checksum of the rest, covered end, next serial, number of runs."""
+_LIST_ENTRY: Final = Struct("<Iqq")
+_LAST: Final = (1 << 63) - 1
+
+
+class DelayIndex:
+    """The delayed messages of one partition, in a directory of their own."""
+
+    def __init__(self, disk: Disk, directory: str, *, run_entries: int = RUN_ENTRIES, near_ms: int = NEAR_MS) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._run_entries = run_entries
+        self._near_ms = near_ms
+        self._runs: list[DelayRun] = []
+        self._buffer: list[Entry] = []
+        self._near: list[Entry] = []
+        self._near_from = self._near_to = -1
+        self._serial = 0
+        self.covered_end = 0
+        """The log has been looked at up to here; what is in the buffer is not on disk yet."""
+        self.stored_end = 0
+        """After a restart the log is read again from here on."""
+        self.missing: list[Coverage] = []
+        """Parts of the log before `stored_end` that must be read again, with `restore`."""
+
+    def open(self, log_start: int) -> None:
+        """Take in what is on disk; damaged runs become `missing`, and without a list of runs everything does."""
+        self._disk.make_directory(self._directory)
+        known = _decode_list(self._disk.read_file(self._path(_LIST)))
+        self.covered_end = self.stored_end = log_start
+        names = {_LIST}
+        if known is not None:
+            stored_end, self._serial, listed = known
+            self.covered_end = self.stored_end = max(stored_end, log_start)
+            for serial, coverage in listed:
+                if serial == _NO_RUN:
+                    self.missing.append(coverage)
+                else:
+                    names.add(_name(serial))
+                    self._open_run(_name(serial), coverage)
+        for entry in self._disk.list_directory(self._directory):
+            if entry.name not in names:
+                self._disk.remove(self._path(entry.name))
+
+    def close(self) -> None:
+        for run in self._runs:
+            run.close()
+        self._runs = []
+
+    def __len__(self) -> int:
+        """How many entries there are, those that are due and not forgotten included."""
+        return sum(run.count for run in self._runs) + len(self._buffer)
+
+    # --- filling
+
+    def add(self, due_ms: int, offset: int) -> None:
+        """The next delayed message of the log."""
+        invariant(offset >= self.covered_end, "delayed messages are added in the order of the log")
+        self._buffer.append((due_ms, offset))
+        if self._near_from < due_ms <= self._near_to:
+            insort(self._near, (due_ms, offset))
+        self.covered_end = offset + 1
+        if len(self._buffer) >= self._run_entries:
+            self.flush()
+
+    def saw(self, end: int) -> None:
+        """No message before `end` that was not added is delayed."""
+        self.covered_end = max(self.covered_end, end)
+
+    def flush(self) -> None:
+        """Write the buffer as a run, and remember how far the log was looked at."""
+        if self._buffer:
+            self._write_run(sorted(self._buffer), Coverage(self.stored_end, self.covered_end))
+            self._buffer = []
+        self.stored_end = self.covered_end
+        self._write_list()
+
+    def restore(self, part: Coverage, entries: Iterable[Entry]) -> None:
+        """The delayed messages of a part of the log that was missing."""
+        invariant(part in self.missing, "only a part that is missing is restored")
+        found = sorted(entries)
+        for entry in found:
+            if self._near_from < entry[0] <= self._near_to:
+                insort(self._near, entry)
+        if found:
+            self._write_run(found, part)
+        self.missing.remove(part)
+        self._write_list()
+
+    def truncate(self, end: int) -> None:
+        """The log was cut: it ends before this offset now."""
+        self._buffer = [entry for entry in self._buffer if entry[1] < end]
+        gone = [run for run in self._runs if run.coverage.end > end]
+        known_end = min((run.coverage.first for run in gone), default=end)
+        self._near = [entry for entry in self._near if entry[1] < min(known_end, end)]
+        self.missing += [run.coverage for run in gone]
+        self.missing = [Coverage(part.first, min(part.end, end)) for part in self.missing if part.first < end]
+        self.covered_end = min(self.covered_end, end)
+        self.stored_end = min(self.stored_end, end)
+        self._drop(gone)
+
+    def forget(self, upto_ms: int) -> None:
+        """Every subscription has had what is due up to this time."""
+        gone = [run for run in self._runs if run.dues[1] <= upto_ms]
+        if gone:
+            self._drop(gone)
+
+    # --- asking
+
+    def due(self, after: Entry, upto_ms: int, limit: int) -> list[Entry]:
+        """Up to `limit` entries after this one that are due by then, in order."""
+        if self._near_from <= after[0] and upto_ms <= self._near_to + self._near_ms:
+            if upto_ms > self._near_to:
+                self._move_near(upto_ms)
+            start = bisect_right(self._near, after)
+            stop = bisect_right(self._near, (upto_ms, _LAST))
+            return self._near[start : min(stop, start + limit)]
+        found = list(islice(self._merged(after, upto_ms), limit))
+        if len(found) < limit and upto_ms > self._near_to:
+            self._begin_near(upto_ms)
+        return found
+
+    def next_due_ms(self, after: Entry) -> int | None:
+        """When the first entry after this one is due."""
+        if self._near_from <= after[0]:
+            at = bisect_right(self._near, after)
+            if at < len(self._near):
+                return self._near[at][0]
+            if after[0] <= self._near_to:
+                far = [self._next_due(run) for run in list(self._runs)]
+                far += [due for due, _ in self._buffer if due > self._near_to]
+                return min((due for due in far if due is not None), default=None)
+        return next((due for due, _ in self._merged(after, _LAST)), None)
+
+    def listed(self, after: Entry, limit: int) -> list[Entry]:
+        """A page of what is scheduled, for people."""
+        return list(islice(self._merged(after, _LAST), limit))
+
+    def pending(self, after: Entry) -> int:
+        """How many entries come after this one."""
+        count = sum(entry > after for entry in self._buffer)
+        for run in list(self._runs):
+            try:
+                count += run.count - run.position_after(after)
+            except DamagedRun:
+                self._lose(run)
+        return count
+
+    def _next_due(self, run: DelayRun) -> int | None:
+        try:
+            return run.next_due
+        except DamagedRun:
+            self._lose(run)
+            return None
+
+    def _merged(self, after: Entry, upto_ms: int) -> Iterator[Entry]:
+        """What comes after an entry, from everywhere; a run found damaged on the way becomes missing."""
+        parts: list[Iterable[Entry]] = [sorted(entry for entry in self._buffer if entry > after)]
+        parts += [self._run_after(run, after) for run in list(self._runs) if run.dues[1] >= after[0]]
+        for entry in merge(*parts):
+            if entry[0] > upto_ms:
+                return
+            yield entry
+
+    def _run_after(self, run: DelayRun, after: Entry) -> Iterator[Entry]:
+        try:
+            yield from run.after(after)
+        except DamagedRun:
+            self._lose(run)
+
+    # --- the near window
+
+    def _begin_near(self, upto_ms: int) -> None:
+        self._near, self._near_from, self._near_to = [], upto_ms, upto_ms
+        for run in list(self._runs):
+            try:
+                run.cursor = run.position_after((upto_ms, _LAST))
+            except DamagedRun:
+                self._lose(run)
+        self._move_near(upto_ms)
+
+    def _move_near(self, now_ms: int) -> None:
+        """Let the window reach from a little before now to a little after."""
+        near_to = now_ms + self._near_ms
+        more = [entry for entry in self._buffer if self._near_to < entry[0] <= near_to]
+        for run in list(self._runs):
+            next_due = self._next_due(run)
+            if next_due is None or next_due > near_to:
+                continue
+            try:
+                more += run.take(near_to)
+            except DamagedRun:
+                self._lose(run)
+        more.sort()
+        self._near += more
+        self._near_to = near_to
+        keep_from = max(self._near_from, now_ms - self._near_ms)
+        del self._near[: bisect_right(self._near, (keep_from, _LAST))]
+        self._near_from = keep_from
+
+    # --- runs
+
+    def _path(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+    def _open_run(self, name: str, coverage: Coverage) -> None:
+        try:
+            if self._disk.exists(self._path(name)):
+                self._runs.append(DelayRun(self._disk, self._path(name), name))
+                return
+        except DamagedRun:
+            self._disk.remove(self._path(name))
+        self.missing.append(coverage)
+
+    def _write_run(self, entries: Sequence[Entry], coverage: Coverage) -> None:
+        name = _name(self._serial)
+        self._serial += 1
+        file = self._disk.open(self._path(name), create=True)
+        file.append(encode_run(entries, coverage))
+        file.close()
+        run = DelayRun(self._disk, self._path(name), name)
+        if self._near_to >= 0:
+            run.cursor = run.position_after((self._near_to, _LAST))
+        self._runs.append(run)
+
+    def _lose(self, run: DelayRun) -> None:
+        """A run turned out to be damaged: its part of the log is to be read again."""
+        if run in self._runs:
+            self.missing.append(run.coverage)
+            self._drop([run])
+            self._near = [entry for entry in self._near if not run.coverage.first <= entry[1] < run.coverage.end]
+
+    def _drop(self, gone: Sequence[DelayRun]) -> None:
+        self._runs = [run for run in self._runs if run not in gone]
+        self._write_list()
+        for run in gone:
+            run.close()
+            self._disk.remove(self._path(run.name))
+
+    def _write_list(self) -> None:
+        listed = [(int(run.name, 16), run.coverage) for run in self._runs]
+        listed += [(_NO_RUN, part) for part in self.missing]
+        body = _LIST_HEADER.pack(0, self.stored_end, self._serial, len(listed))[4:]
+        body += b"".join(_LIST_ENTRY.pack(serial, *coverage) for serial, coverage in listed)
+        self._disk.replace_file(self._path(_LIST), crc32(body).to_bytes(4, "little") + body)
+
+
+_NO_RUN: Final = 0xFFFF_FFFF
+"""Stands in the list for a part of the log that has to be read again."""
+
+
+def _name(serial: int) -> str:
+    return f"{serial:08x}"
+
+
+def _decode_list(data: bytes | None) -> tuple[int, int, list[tuple[int, Coverage]]] | None:
+    """Stored end, next serial and the runs; None for what is no list."""
+    try:
+        checksum, stored_end, serial, count = _LIST_HEADER.unpack_from(data or b"")
+        entries = [
+            _LIST_ENTRY.unpack_from(data or b"", _LIST_HEADER.size + _LIST_ENTRY.size * at) for at in range(count)
+        ]
+    except error:
+        return None
+    if data is None or crc32(data[4:]) != checksum:
+        return None
+    return stored_end, serial, [(number, Coverage(first, end)) for number, first, end in entries]
