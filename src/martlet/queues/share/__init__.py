@@ -1,0 +1,1 @@
+"""Pure: Kafka's share protocol over the queue engine: sessions of fetches, and acknowledgements as settlements."""
