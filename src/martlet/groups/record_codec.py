@@ -10,7 +10,7 @@ Offsets in a transaction look like others; that they are is said by their batch,
 Proved by: tests/unit/groups/test_record_codec.py, tests/properties/test_group_record_codec.py
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct, error
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -26,7 +26,6 @@ from martlet.groups.records import (
     ConsumerMemberStored,
     CurrentAssigned,
     CurrentRemoved,
-    DurableRecord,
     OffsetCommitted,
     OffsetPending,
     OffsetRemoved,
@@ -51,7 +50,7 @@ _OFFSET_AND_EPOCH: Final = Struct(">qi")
 KeyFields: TypeAlias = tuple[Any, ...]
 
 
-class _Kind(NamedTuple):
+class RecordKind(NamedTuple):
     """One kind of record: the version and fields of its key, its two records, and how its value is written and read."""
 
     key_version: int
@@ -59,17 +58,17 @@ class _Kind(NamedTuple):
     stored: type[Any]
     removed: type[Any]
     write: Callable[[Any], bytes]
-    read: Callable[..., DurableRecord]
+    read: Callable[..., Any]
 
 
-_KINDS: Final = (
-    _Kind(
+KINDS: Final = (
+    RecordKind(
         1, ("group_id", "topic", "partition"), OffsetCommitted, OffsetRemoved, values.write_offset, values.read_offset
     ),
-    _Kind(
+    RecordKind(
         2, ("group_id",), ClassicGroupStored, ClassicGroupRemoved, values.write_classic_group, values.read_classic_group
     ),
-    _Kind(
+    RecordKind(
         3,
         ("group_id",),
         ConsumerGroupStored,
@@ -77,7 +76,7 @@ _KINDS: Final = (
         values.write_consumer_group,
         values.read_consumer_group,
     ),
-    _Kind(
+    RecordKind(
         5,
         ("group_id", "member_id"),
         ConsumerMemberStored,
@@ -85,23 +84,30 @@ _KINDS: Final = (
         values.write_member,
         values.read_member,
     ),
-    _Kind(6, ("group_id",), TargetEpochStored, TargetEpochRemoved, values.write_target_epoch, values.read_target_epoch),
-    _Kind(7, ("group_id", "member_id"), TargetAssigned, TargetRemoved, values.write_target, values.read_target),
-    _Kind(8, ("group_id", "member_id"), CurrentAssigned, CurrentRemoved, values.write_current, values.read_current),
-    _Kind(16, ("group_id", "regex"), RegexResolved, RegexRemoved, values.write_regex, values.read_regex),
+    RecordKind(
+        6, ("group_id",), TargetEpochStored, TargetEpochRemoved, values.write_target_epoch, values.read_target_epoch
+    ),
+    RecordKind(7, ("group_id", "member_id"), TargetAssigned, TargetRemoved, values.write_target, values.read_target),
+    RecordKind(
+        8, ("group_id", "member_id"), CurrentAssigned, CurrentRemoved, values.write_current, values.read_current
+    ),
+    RecordKind(16, ("group_id", "regex"), RegexResolved, RegexRemoved, values.write_regex, values.read_regex),
 )
-
-_BY_KEY_VERSION: Final[Mapping[int, _Kind]] = {
-    # Version 0 of the offset's key has the same fields.
-    0: _KINDS[0],
-    **{kind.key_version: kind for kind in _KINDS},
-}
-_BY_STORED: Final[Mapping[type[Any], _Kind]] = {kind.stored: kind for kind in _KINDS}
-_BY_REMOVED: Final[Mapping[type[Any], _Kind]] = {kind.removed: kind for kind in _KINDS}
 
 
 class GroupRecordCodec:
-    """The form of group records in the log; has no state."""
+    """The form of group records in the log."""
+
+    __slots__ = ("_by_key_version", "_by_removed", "_by_stored")
+
+    def __init__(self, kinds: Sequence[RecordKind] = KINDS) -> None:
+        self._by_key_version: Mapping[int, RecordKind] = {
+            # Version 0 of the offset's key has the same fields.
+            0: KINDS[0],
+            **{kind.key_version: kind for kind in kinds},
+        }
+        self._by_stored: Mapping[type[Any], RecordKind] = {kind.stored: kind for kind in kinds}
+        self._by_removed: Mapping[type[Any], RecordKind] = {kind.removed: kind for kind in kinds}
 
     def encode(self, record: object) -> tuple[bytes, bytes | None] | None:
         """Key and value, None as value for a tombstone; None for a record that lives in this process only.
@@ -112,8 +118,8 @@ class GroupRecordCodec:
             return self.encode(record.commit)
         if isinstance(record, OffsetsDecided):
             return encode_marker(TransactionMarker(record.is_commit, record.coordinator_epoch))
-        stored = _BY_STORED.get(type(record))
-        kind = stored or _BY_REMOVED.get(type(record))
+        stored = self._by_stored.get(type(record))
+        kind = stored or self._by_removed.get(type(record))
         if kind is None:
             return None
         try:
@@ -129,18 +135,18 @@ class GroupRecordCodec:
             if marker is None:
                 return None
             return OffsetsDecided(of.producer_id, of.producer_epoch, marker.is_commit, marker.coordinator_epoch)
-        record = self.decode(key, value)
+        record: object = self.decode(key, value)
         if not isinstance(record, OffsetCommitted):
             return None
         return OffsetPending(of.producer_id, of.producer_epoch, record)
 
-    def decode(self, key: bytes, value: bytes | None) -> DurableRecord | None:
+    def decode(self, key: bytes, value: bytes | None) -> Any:
         """The record with this key and value; None for a kind this version does not know."""
         usual = _usual_offset(key, value)
         if usual is not None:
             return usual
         cursor = Cursor(key)
-        kind = _BY_KEY_VERSION.get(_key_version(cursor))
+        kind = self._by_key_version.get(_key_version(cursor))
         if kind is None:
             return None
         try:
@@ -148,7 +154,7 @@ class GroupRecordCodec:
         except ProtocolViolation as violation:
             raise ProtocolViolation(f"the key of a {kind.stored.__name__} record: {violation}") from None
         if value is None:
-            removed: DurableRecord = kind.removed(*fields)
+            removed: object = kind.removed(*fields)
             return removed
         try:
             return _read_value(kind, fields, value)
@@ -190,7 +196,7 @@ def _usual_offset(key: bytes, value: bytes | None) -> OffsetCommitted | None:
         return None
 
 
-def _write_key(kind: _Kind, record: object) -> bytes:
+def _write_key(kind: RecordKind, record: object) -> bytes:
     out = bytearray(_INT16.pack(kind.key_version))
     for name in kind.key_fields:
         field = getattr(record, name)
@@ -208,15 +214,15 @@ def _key_version(cursor: Cursor) -> int:
         raise ProtocolViolation(f"a group record with a key of {len(cursor.data)} bytes") from None
 
 
-def _read_key(kind: _Kind, cursor: Cursor) -> KeyFields:
+def _read_key(kind: RecordKind, cursor: Cursor) -> KeyFields:
     fields = tuple(cursor.int32() if name == "partition" else cursor.string() for name in kind.key_fields)
     cursor.expect_end()
     return fields
 
 
-def _read_value(kind: _Kind, fields: KeyFields, value: bytes) -> DurableRecord:
+def _read_value(kind: RecordKind, fields: KeyFields, value: bytes) -> object:
     cursor = Cursor(value)
     version = cursor.int16()
-    record = kind.read(cursor, version, *fields)
+    record: object = kind.read(cursor, version, *fields)
     cursor.expect_end()
     return record

@@ -145,14 +145,14 @@ def read_consumer_group(cursor: Cursor, version: int, group_id: str) -> Consumer
 
 def write_member(record: ConsumerMemberStored) -> bytes:
     out = bytearray(_INT16.pack(0))
-    _write_nullable_text(out, record.instance_id)
-    _write_nullable_text(out, record.rack_id)
-    _write_text(out, record.client_id)
-    _write_text(out, record.client_host)
-    _write_strings(out, record.topic_names)
-    _write_nullable_text(out, record.topic_regex)
+    write_nullable_text(out, record.instance_id)
+    write_nullable_text(out, record.rack_id)
+    write_text(out, record.client_id)
+    write_text(out, record.client_host)
+    write_strings(out, record.topic_names)
+    write_nullable_text(out, record.topic_regex)
     out += _INT32.pack(record.rebalance_timeout_ms)
-    _write_nullable_text(out, record.assignor)
+    write_nullable_text(out, record.assignor)
     _write_tagged(out, None if record.classic is None else _classic_protocol(record.classic))
     return bytes(out)
 
@@ -166,7 +166,7 @@ def read_member(cursor: Cursor, version: int, group_id: str, member_id: str) -> 
         rack_id=cursor.nullable_string(compact=True),
         client_id=cursor.string(compact=True),
         client_host=cursor.string(compact=True),
-        topic_names=_read_strings(cursor),
+        topic_names=read_strings(cursor),
         topic_regex=cursor.nullable_string(compact=True),
         rebalance_timeout_ms=cursor.int32(),
         assignor=cursor.nullable_string(compact=True),
@@ -179,7 +179,7 @@ def _classic_protocol(classic: ClassicProtocolStored) -> bytes:
     out += _INT32.pack(classic.session_timeout_ms)
     write_uvarint(out, len(classic.protocols) + 1)
     for name, metadata in classic.protocols:
-        _write_text(out, name)
+        write_text(out, name)
         write_compact_bytes(out, metadata)
         out += _NO_TAGGED_FIELDS
     out += _NO_TAGGED_FIELDS
@@ -211,13 +211,13 @@ def read_target_epoch(cursor: Cursor, version: int, group_id: str) -> TargetEpoc
 
 def write_target(record: TargetAssigned) -> bytes:
     out = bytearray(_INT16.pack(0))
-    _write_partitions(out, record.partitions)
+    write_partitions(out, record.partitions)
     return bytes(out + _NO_TAGGED_FIELDS)
 
 
 def read_target(cursor: Cursor, version: int, group_id: str, member_id: str) -> TargetAssigned:
     check_version(version, 0)
-    partitions = _read_partitions(cursor)
+    partitions = read_partitions(cursor)
     cursor.skip_tagged_fields()
     return TargetAssigned(group_id, member_id, partitions)
 
@@ -227,8 +227,8 @@ def write_current(record: CurrentAssigned) -> bytes:
     out += _INT32.pack(record.epoch)
     out += _INT32.pack(record.previous_epoch)
     out += _INT8.pack(record.state)
-    _write_partitions(out, record.assigned)
-    _write_partitions(out, record.pending_revocation)
+    write_partitions(out, record.assigned)
+    write_partitions(out, record.pending_revocation)
     return bytes(out + _NO_TAGGED_FIELDS)
 
 
@@ -236,14 +236,14 @@ def read_current(cursor: Cursor, version: int, group_id: str, member_id: str) ->
     check_version(version, 0)
     epoch = cursor.int32()
     previous_epoch = cursor.int32()
-    state = _member_state(cursor.int8())
-    assigned = _read_partitions(cursor)
-    pending_revocation = _read_partitions(cursor)
+    state = member_state(cursor.int8())
+    assigned = read_partitions(cursor)
+    pending_revocation = read_partitions(cursor)
     cursor.skip_tagged_fields()
     return CurrentAssigned(group_id, member_id, epoch, previous_epoch, state, assigned, pending_revocation)
 
 
-def _member_state(number: int) -> MemberState:
+def member_state(number: int) -> MemberState:
     try:
         return MemberState(number)
     except ValueError:
@@ -252,7 +252,7 @@ def _member_state(number: int) -> MemberState:
 
 def write_regex(record: RegexResolved) -> bytes:
     out = bytearray(_INT16.pack(0))
-    _write_strings(out, record.topics)
+    write_strings(out, record.topics)
     out += _INT64.pack(record.version)
     out += _INT64.pack(record.resolved_at_ms)
     return bytes(out + _NO_TAGGED_FIELDS)
@@ -260,7 +260,7 @@ def write_regex(record: RegexResolved) -> bytes:
 
 def read_regex(cursor: Cursor, version: int, group_id: str, regex: str) -> RegexResolved:
     check_version(version, 0)
-    topics = _read_strings(cursor)
+    topics = read_strings(cursor)
     metadata_version = cursor.int64()
     resolved_at_ms = cursor.int64()
     cursor.skip_tagged_fields()
@@ -283,14 +283,14 @@ def _write_tagged(out: bytearray, field: bytes | None) -> None:
     out += field
 
 
-def _write_nullable_text(out: bytearray, value: str | None) -> None:
+def write_nullable_text(out: bytearray, value: str | None) -> None:
     if value is None:
         out.append(0)
     else:
-        _write_text(out, value)
+        write_text(out, value)
 
 
-def _write_text(out: bytearray, value: str) -> None:
+def write_text(out: bytearray, value: str) -> None:
     """A compact string; ValueError for one that nobody could read back."""
     raw = value.encode()
     if len(raw) > STRING_BYTES_MAX:
@@ -298,18 +298,18 @@ def _write_text(out: bytearray, value: str) -> None:
     write_compact_bytes(out, raw)
 
 
-def _write_strings(out: bytearray, values: Iterable[str]) -> None:
+def write_strings(out: bytearray, values: Iterable[str]) -> None:
     strings = list(values)
     write_uvarint(out, len(strings) + 1)
     for value in strings:
-        _write_text(out, value)
+        write_text(out, value)
 
 
-def _read_strings(cursor: Cursor) -> tuple[str, ...]:
+def read_strings(cursor: Cursor) -> tuple[str, ...]:
     return tuple(cursor.string(compact=True) for _ in range(cursor.count(1, compact=True)))
 
 
-def _write_partitions(out: bytearray, partitions: Partitions) -> None:
+def write_partitions(out: bytearray, partitions: Partitions) -> None:
     """Partitions by topic, both sorted, so that equal sets are equal bytes."""
     by_topic: dict[TopicId, list[int]] = {}
     for topic_id, partition in sorted(partitions):
@@ -323,7 +323,7 @@ def _write_partitions(out: bytearray, partitions: Partitions) -> None:
         out += _NO_TAGGED_FIELDS
 
 
-def _read_partitions(cursor: Cursor) -> Partitions:
+def read_partitions(cursor: Cursor) -> Partitions:
     found: set[tuple[TopicId, int]] = set()
     for _ in range(cursor.count(18, compact=True)):
         topic_id = TopicId(cursor.uuid())
