@@ -23,7 +23,7 @@ def unexpected_errors(operations_url: str) -> int:
 
 
 def wait_until(condition: Callable[[], bool], what: str, within_seconds: float = 10.0) -> None:
-    """Look again and again until it holds; fails, naming what was awaited, when it does not in time."""
+    """Check again and again until it holds; fails, naming what was awaited, when it does not in time."""
     deadline = time.monotonic() + within_seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {within_seconds} s: {what}"

@@ -219,7 +219,7 @@ def test_a_topic_is_deleted_and_gone_at_once(client: RawClient, version: int) ->
     (again,) = client.call(request, version).responses
     assert again.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     create_topic(client, name=topic)
-    assert read_all(client, topic) == [], "a topic made anew does not bring old records back"
+    assert read_all(client, topic) == [], "a topic created again does not bring old records back"
 
 
 def test_a_topic_is_deleted_by_its_id(client: RawClient) -> None:

@@ -29,7 +29,7 @@ TIME_MS = 300
 
 
 class Gate:
-    """Lets so many commits through, then none until it is opened."""
+    """Lets this number of commits through, then none until it is opened."""
 
     def __init__(self) -> None:
         self._opened = asyncio.Event()

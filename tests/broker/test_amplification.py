@@ -1,4 +1,4 @@
-"""Small requests that ask for the same thing tens of thousands of times: one client's wish is nobody else's wait.
+"""Small requests that ask for the same thing tens of thousands of times: one client's wish keeps no other waiting.
 
 A frame of one or two megabytes may name one topic eighty thousand times. Answered naively that is a minute of work and
 gigabytes of answer, on the one event loop that serves everybody.
@@ -231,7 +231,7 @@ def _receive_or_lose(connection: RawClient) -> None:
 
 
 @pytest.mark.parametrize("key", MESSAGES, ids=lambda key: key.name)
-def test_asking_for_one_thing_many_times_holds_up_nobody_else(
+def test_asking_for_one_thing_many_times_holds_up_no_other_client(
     make_process: Callable[..., BrokerProcess], key: ApiKey
 ) -> None:
     version, make = MESSAGES[key]
@@ -248,7 +248,7 @@ def test_asking_for_one_thing_many_times_holds_up_nobody_else(
         assert grown < GROWTH_BYTES_MAX, f"{grown >> 20} MiB for {len(body)} bytes"
 
 
-def test_asking_for_very_many_groups_holds_up_nobody_else(make_process: Callable[..., BrokerProcess]) -> None:
+def test_asking_for_very_many_groups_holds_up_no_other_client(make_process: Callable[..., BrokerProcess]) -> None:
     process = make_process()
     with RawClient(process.address, timeout_seconds=90) as good:
         body = encode(_offset_fetch_of_groups("t"), 9)

@@ -96,7 +96,7 @@ def test_batches_of_one_connection_keep_their_order_while_a_large_one_is_packed(
     assert values_of(read_all(client, topic)) == [*LARGE, b"1", b"2", *LARGE, b"3"]
 
 
-def test_readers_that_are_too_old_for_zstd_are_told_so(client: RawClient) -> None:
+def test_readers_that_are_too_old_for_zstd_get_an_error_that_says_so(client: RawClient) -> None:
     topic, other = create_topic(client, compression_type="zstd"), create_topic(client, compression_type="gzip")
     for name in (topic, other):
         assert publish(client, name, batch_of(*SMALL)).error_code == ErrorCode.NONE

@@ -82,14 +82,14 @@ def _check_findings(topic: MatrixTopic, found: list[Finding]) -> Iterator[str]:
             yield f"the damage is at byte {hurt.position}: {finding}"
         if not hurt.lost and finding.kind not in (FindingKind.REBUILT, FindingKind.UNREADABLE):
             yield f"no message is lost: {finding}"
-    told = {
+    reported = {
         offset
         for finding in found
         if finding.first_offset is not None and finding.next_offset is not None
         for offset in range(finding.first_offset, finding.next_offset)
     }
-    if told != hurt.lost:
-        yield f"{sorted(hurt.lost)} are lost, and not {sorted(told)}"
+    if reported != hurt.lost:
+        yield f"{sorted(hurt.lost)} are lost, and not {sorted(reported)}"
 
 
 def _judge_reading(client: RawClient, topic: MatrixTopic) -> None:

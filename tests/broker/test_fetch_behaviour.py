@@ -1,4 +1,4 @@
-"""What a fetch gets: when it is answered, how much, and how it is told that its idea of the log is wrong."""
+"""What a fetch gets: when it is answered, how much, and how it learns that its idea of the log is wrong."""
 
 import os
 import time
@@ -113,7 +113,7 @@ def test_a_partition_that_gave_all_it_may_does_not_wait_for_more(client: RawClie
     assert records
 
 
-def test_an_error_in_one_partition_is_told_at_once(client: RawClient) -> None:
+def test_an_error_in_one_partition_is_answered_at_once(client: RawClient) -> None:
     topic = create_topic(client)
     request = fetch_request(topic, FetchPartition(0), FetchPartition(5), max_wait_ms=20_000)
     started = time.monotonic()
@@ -123,7 +123,7 @@ def test_an_error_in_one_partition_is_told_at_once(client: RawClient) -> None:
     assert (bad.high_watermark, bytes(bad.records)) == (-1, b"")
 
 
-def test_a_waiting_fetch_is_told_when_its_topic_is_deleted(broker: RunningBroker, client: RawClient) -> None:
+def test_a_waiting_fetch_is_answered_when_its_topic_is_deleted(broker: RunningBroker, client: RawClient) -> None:
     topic = create_topic(client)
     with RawClient(broker.bootstrap_servers) as reader:
         reader.send_fetch(fetch_request(topic, FetchPartition(0), max_wait_ms=60_000), 12)
@@ -178,7 +178,7 @@ def test_a_large_answer_arrives_whole_however_slowly_it_is_read(
             publish_values(client, topic, value, partition=partition)
     asked = [FetchPartition(partition, partition_max_bytes=8 << 20) for partition in range(3)]
     with RawClient(broker.bootstrap_servers, receive_buffer_bytes=receive_buffer_bytes) as reader:
-        for _ in range(3):  # asked for one after the other without a look at the answers
+        for _ in range(3):  # asked for one after the other without reading the answers
             reader.send_fetch(fetch_request(topic, *asked, max_bytes=32 << 20), 12)
         time.sleep(0.2)
         for _ in range(3):
@@ -251,7 +251,7 @@ def test_a_newer_leader_epoch_than_ours_is_unknown(client: RawClient) -> None:
     assert codes[epoch + 1] == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_a_reader_with_another_history_is_told_where_it_diverges(make_broker: Callable[..., RunningBroker]) -> None:
+def test_a_reader_with_another_history_learns_where_it_diverges(make_broker: Callable[..., RunningBroker]) -> None:
     running = make_broker()
     with RawClient(running.bootstrap_servers) as client:
         topic = create_topic(client)
@@ -282,12 +282,12 @@ def test_a_reader_with_another_history_is_told_where_it_diverges(make_broker: Ca
         assert records == b""
 
 
-def test_an_unknown_topic_id_is_told_as_such(client: RawClient) -> None:
+def test_an_unknown_topic_id_is_answered_as_such(client: RawClient) -> None:
     response = client.fetch(fetch_request(bytes(range(16)), FetchPartition(0)), 13)
     assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_a_topic_made_anew_has_another_id_and_the_old_one_is_unknown(client: RawClient) -> None:
+def test_a_topic_created_again_has_another_id_and_the_old_one_is_unknown(client: RawClient) -> None:
     topic = create_topic(client)
     old_id = describe(client, topic).topic_id
     publish_values(client, topic, b"old")

@@ -281,7 +281,7 @@ def test_a_restart_keeps_offsets_members_and_generation(make_broker: Callable[..
         assert consumer_heartbeat(client, "c", "M" * 22, 1).error_code == ErrorCode.NONE
 
 
-def test_while_a_shard_is_loaded_its_groups_are_told_so_and_the_rest_is_served(
+def test_while_a_shard_is_loaded_its_groups_get_an_error_and_the_rest_is_served(
     make_broker: Callable[..., RunningBroker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from martlet.broker.coordinators import shard_loading

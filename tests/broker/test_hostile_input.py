@@ -1,4 +1,4 @@
-"""Bytes no client should send: each ends its own connection, or gets the protocol's error, and harms nobody else."""
+"""Bytes no client should send: each ends its own connection, or gets the protocol's error, and harms no other."""
 
 import logging
 import struct

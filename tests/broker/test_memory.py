@@ -70,7 +70,7 @@ def test_a_compression_bomb_costs_a_bounded_amount_of_memory(
     process = make_process()
     bomb = _bomb(compression)
     with RawClient(process.address, timeout_seconds=60) as client:
-        # Publishing to a compacted topic and searching by time are what makes a broker look inside.
+        # Publishing to a compacted topic and searching by time are what makes a broker open batches.
         plain, compacted = create_topic(client), create_topic(client, cleanup_policy="compact")
         before = process.rss_bytes()
         codes = [publish(client, topic, bomb).error_code for topic in (plain, compacted)]

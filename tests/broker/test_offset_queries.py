@@ -43,7 +43,7 @@ def _timed_topic(client: RawClient, compression: Compression = Compression.NONE)
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_the_first_and_the_next_offset_are_told_in_every_version(client: RawClient, version: int) -> None:
+def test_the_first_and_the_next_offset_are_answered_in_every_version(client: RawClient, version: int) -> None:
     topic = create_topic(client)
     epoch = leader_epoch(client, topic) if version >= 4 else -1
     for expected in (0, 3):
@@ -116,7 +116,7 @@ def _epoch_end(client: RawClient, topic: str, asked: int, *, version: int = 4, c
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_the_end_of_every_epoch_is_told(make_broker: Callable[..., RunningBroker], version: int) -> None:
+def test_the_end_of_every_epoch_is_answered(make_broker: Callable[..., RunningBroker], version: int) -> None:
     running = make_broker()
     epochs: list[int] = []
     for number in range(3):

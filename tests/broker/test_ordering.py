@@ -1,4 +1,4 @@
-"""One connection's answers come in the order of its requests, and one connection's wait is nobody else's."""
+"""One connection's answers come in the order of its requests, and one connection's wait is no other's."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -80,7 +80,7 @@ def test_a_partition_led_by_its_preferred_leader_needs_no_election(client: RawCl
     assert leader_epoch(client, topic) == epoch
 
 
-def test_an_unclean_election_is_refused_while_somebody_leads(client: RawClient) -> None:
+def test_an_unclean_election_is_refused_while_there_is_a_leader(client: RawClient) -> None:
     topic = create_topic(client)
     code, message = _elect(client, topic, kind=1)
     assert (code, message) == (ErrorCode.ELECTION_NOT_NEEDED, f"{topic}-0 has a leader")
@@ -89,7 +89,7 @@ def test_an_unclean_election_is_refused_while_somebody_leads(client: RawClient) 
 def test_an_election_in_a_partition_that_is_not_there_names_it(client: RawClient) -> None:
     topic = create_topic(client)
     assert _elect(client, topic, 7) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-7")
-    assert _elect(client, "nobody", 0)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert _elect(client, "unknown", 0)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert _elect(client, topic, -1)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -163,7 +163,7 @@ def test_moves_of_one_request_succeed_and_fail_on_their_own(client: RawClient) -
 
 def test_moves_are_listed_for_all_or_some_partitions_and_unknown_ones_are_passed_over(client: RawClient) -> None:
     topic = create_topic(client)
-    asked = [ListPartitionReassignmentsTopics(topic, [0, 1]), ListPartitionReassignmentsTopics("nobody", [0])]
+    asked = [ListPartitionReassignmentsTopics(topic, [0, 1]), ListPartitionReassignmentsTopics("unknown", [0])]
     for topics in (None, asked, []):
         response = client.call(ListPartitionReassignmentsRequest(topics=topics), 0)
         assert (response.error_code, response.topics) == (ErrorCode.NONE, [])

@@ -148,7 +148,7 @@ def test_a_second_broker_on_the_same_data_is_refused(make_process: MakeProcess) 
         assert client.api_versions().error_code == ErrorCode.NONE
 
 
-def test_what_a_crash_left_is_looked_at_once_and_not_at_every_later_start(make_process: MakeProcess) -> None:
+def test_what_a_crash_left_is_checked_once_and_not_at_every_later_start(make_process: MakeProcess) -> None:
     process = make_process(checkpoint_interval_ms=3_600_000)
     with RawClient(process.address) as client:
         topic = create_topic(client)

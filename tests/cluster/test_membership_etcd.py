@@ -143,7 +143,7 @@ def test_brokers_end_when_somebody_deletes_their_metadata_and_keep_their_data(
 
 
 @pytest.mark.timeout(240)
-def test_a_second_process_of_a_broker_is_refused_and_told_where_the_first_one_is(
+def test_a_second_process_of_a_broker_is_refused_and_learns_where_the_first_one_is(
     cluster: RunningCluster, tmp_path: Path
 ) -> None:
     metadata = f"etcd://127.0.0.1:{cluster.etcd.port}/cluster"

@@ -133,7 +133,7 @@ class SimMember:
 
 
 def start_members(world: SimWorld, count: int, **settings: Any) -> list[SimMember]:
-    """So many brokers, all of them serving and knowing of each other."""
+    """This number of brokers, all of them serving and knowing of each other."""
     members = [SimMember(world, number, **settings) for number in range(1, count + 1)]
     for member in members:
         member.begin()

@@ -90,7 +90,7 @@ async def test_head_gives_the_headers_of_get_without_its_body(harness: Harness) 
     assert (status, head_headers, body) == (200, get_headers, b"")
 
 
-async def test_an_unknown_path_is_told_what_there_is(harness: Harness) -> None:
+async def test_an_unknown_path_is_answered_with_what_there_is(harness: Harness) -> None:
     status, _, body = await harness.get("/admin")
     assert status == 404
     assert b"/healthz, /readyz and /metrics" in body

@@ -1,4 +1,4 @@
-"""The controller's task: somebody has the role, leaders are replaced, nobody is fenced for a silence of the store."""
+"""The controller's task: one broker has the role, leaders are replaced, none is fenced for a silence of the store."""
 
 import logging
 
@@ -62,7 +62,7 @@ def test_a_broker_that_comes_back_is_in_sync_again() -> None:
         assert three.partition("t").leader == two.partition("t").leader != 1
 
 
-def test_nobody_is_deposed_when_a_silence_of_the_store_has_cost_every_lease() -> None:
+def test_no_leader_is_deposed_when_a_silence_of_the_store_has_cost_every_lease() -> None:
     with SimWorld(4) as world:
         members = start_members(world, 3)
         for number in (1, 2, 3):
@@ -80,7 +80,7 @@ def test_nobody_is_deposed_when_a_silence_of_the_store_has_cost_every_lease() ->
             assert (record.leader, record.leader_epoch) == (number, 0), "all of them were there all the time"
 
 
-def test_a_lost_lease_costs_the_leader_its_place_but_nobody_a_message_count() -> None:
+def test_a_lost_lease_costs_the_leader_its_place_but_no_message() -> None:
     with SimWorld(5) as world:
         members = start_members(world, 3)
         world.run_for(2 * LEASE_MS)
@@ -95,7 +95,7 @@ def test_a_lost_lease_costs_the_leader_its_place_but_nobody_a_message_count() ->
 
 
 @pytest.mark.parametrize("fault", list(CommitFault))
-def test_an_election_without_an_answer_is_looked_up_and_not_made_twice(fault: CommitFault) -> None:
+def test_an_election_without_an_answer_is_read_back_and_not_made_twice(fault: CommitFault) -> None:
     with SimWorld(f"election {fault.name}") as world:
         members = start_members(world, 3)
         world.run_for(2 * LEASE_MS)
@@ -130,9 +130,9 @@ def test_an_election_that_may_lose_messages_is_never_silent(
             world.store_server.lose_next_commit(fault)
         world.run_until(lambda: controller.partition("t").leader == two.number, 30_000)
         world.run_for(100)
-        told = [record.getMessage() for record in caplog.records]
-        assert any("about to elect" in message for message in told)
-        assert any("from now on" in message for message in told) == (fault is None), "by then nobody knew"
+        messages = [record.getMessage() for record in caplog.records]
+        assert any("about to elect" in message for message in messages)
+        assert any("from now on" in message for message in messages) == (fault is None), "by then it was not known"
         assert controller.services.metrics.unclean_elections >= 1
 
 
@@ -156,8 +156,8 @@ def test_the_last_one_in_sync_does_not_lead_with_an_empty_disk_and_an_operator_c
         one.start()
         world.run_for(30_000)
         assert controller.partition("t").leader is None
-        (told,) = (record.getMessage() for record in caplog.records if "get no leader" in record.getMessage())
-        assert "t-0" in told
+        (message,) = (record.getMessage() for record in caplog.records if "get no leader" in record.getMessage())
+        assert "t-0" in message
         where = TopicPartition("t", 0)
         asked = controller.call(lambda services: services.partition_admin.elect_leaders([where], unclean=True))
         assert asked == {where: None}

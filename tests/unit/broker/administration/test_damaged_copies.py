@@ -65,7 +65,7 @@ def damage_at_rest(member: SimMember, segment: int) -> None:
 
 
 def read_failed(member: SimMember, failure: StorageFailure | None = None) -> ErrorCode:
-    """As when somebody has come to the damaged place."""
+    """As when a reader has come to the damaged place."""
     failure = failure or LogDamaged("t-0: damaged at byte 7")
 
     async def note(services: object) -> ErrorCode:

@@ -171,7 +171,7 @@ async def test_a_decision_that_lost_its_comparison_is_made_again(bench: Bench) -
     assert bench.partition().leader == 1
 
 
-async def test_nobody_is_elected_who_has_gone_meanwhile(bench: Bench) -> None:
+async def test_no_broker_is_elected_that_has_gone_meanwhile(bench: Bench) -> None:
     await _move_leader_away(bench)
     bench.store.before = lambda: bench.lose(1)
     error = (await bench.admin.elect_leaders([T0], unclean=False))[T0]
@@ -222,7 +222,7 @@ async def test_many_partitions_go_in_portions_and_one_lost_portion_is_made_up_fo
 
 
 @pytest.mark.parametrize("answer_is_lost", [False, True])
-async def test_an_unclean_election_takes_whoever_is_there_and_says_so_loudly(
+async def test_an_unclean_election_takes_a_broker_that_is_there_and_says_so_loudly(
     bench: Bench, caplog: pytest.LogCaptureFixture, answer_is_lost: bool
 ) -> None:
     await _make(bench, [2, 1])
@@ -234,10 +234,10 @@ async def test_an_unclean_election_takes_whoever_is_there_and_says_so_loudly(
     bench.store.loses_answer = answer_is_lost
     assert await bench.admin.elect_leaders([T0], unclean=True) == {T0: None}
     assert bench.partition().leader == 1
-    told = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
-    assert "t-0: about to elect broker 1" in told[0]
-    assert "messages that were acknowledged may be lost" in told[0]
-    assert len(told) == (1 if answer_is_lost else 2)
+    messages = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
+    assert "t-0: about to elect broker 1" in messages[0]
+    assert "messages that were acknowledged may be lost" in messages[0]
+    assert len(messages) == (1 if answer_is_lost else 2)
     assert bench.metrics.unclean_elections == 1
 
 

@@ -70,7 +70,7 @@ async def test_a_name_that_exists_is_refused(site: Site) -> None:
     assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-async def test_of_many_who_create_one_topic_at_once_one_succeeds_and_the_rest_are_told(site: Site) -> None:
+async def test_of_many_that_create_one_topic_at_once_one_succeeds_and_the_rest_get_an_error(site: Site) -> None:
     bench = await site.start()
     calls = [bench.admin.create_topic(name) for name in ("a.b", "a_b", "a.b", "a.b", "a_b")]
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
@@ -140,7 +140,7 @@ async def test_settings_of_topics_are_altered_and_replaced(site: Site) -> None:
     await bench.configs.replace_topic_configs("t", {"segment.ms": "7"})
     assert (await bench.store.list("")).revision == revision, "what is so already is not written again"
     with pytest.raises(ApiError) as caught:
-        await bench.configs.alter_topic_configs("nobody", [])
+        await bench.configs.alter_topic_configs("unknown", [])
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -194,7 +194,7 @@ async def test_every_restart_raises_every_leader_epoch(site: Site) -> None:
         epochs, incarnation = leader_epochs(bench), restarted
 
 
-async def test_a_broker_that_was_registered_anew_elsewhere_elects_nobody(site: Site) -> None:
+async def test_a_broker_that_was_registered_again_elsewhere_elects_no_leader(site: Site) -> None:
     old = await site.start()
     await old.admin.create_topic("t")
     new = await site.start()

@@ -257,7 +257,7 @@ class FakeLeader(FakeBroker):
         deadline = loop.time() + request.max_wait_ms / 1000
         while True:
             changed = self._changed
-            topics, is_news = self._look(request)
+            topics, is_news = self._examine(request)
             if self.refuses_with is not ErrorCode.NONE:
                 return b"".join(encode_fetch_response(version, (), error_code=self.refuses_with))
             if is_news or loop.time() >= deadline:
@@ -268,18 +268,18 @@ class FakeLeader(FakeBroker):
             except TimeoutError:
                 continue
 
-    def _look(self, request: FetchRequest) -> tuple[list[Any], bool]:
+    def _examine(self, request: FetchRequest) -> tuple[list[Any], bool]:
         topics = []
-        room = request.max_bytes
+        bytes_left = request.max_bytes
         is_news = False
         for topic in request.topics:
             results = []
             for asked in topic.partitions:
                 led = self.led.get((topic.topic_id or b"", asked.partition))
-                result = self._result(led, asked, room, at_least_one=room == request.max_bytes)
+                result = self._result(led, asked, bytes_left, at_least_one=bytes_left == request.max_bytes)
                 if self.spoil is not None:
                     result = self.spoil(asked, result)
-                room = max(0, room - len(result.records))
+                bytes_left = max(0, bytes_left - len(result.records))
                 is_news = is_news or bool(result.error_code or result.records or result.diverging_epoch)
                 is_news = is_news or result.high_watermark > asked.high_watermark
                 results.append(result)
@@ -287,7 +287,7 @@ class FakeLeader(FakeBroker):
         return topics, is_news
 
     def _result(
-        self, led: LedLog | None, asked: FetchPartition, room: int, *, at_least_one: bool
+        self, led: LedLog | None, asked: FetchPartition, bytes_left: int, *, at_least_one: bool
     ) -> FetchPartitionResult:
         index = asked.partition
         if led is None:
@@ -302,7 +302,7 @@ class FakeLeader(FakeBroker):
             if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
                 return FetchPartitionResult(index, diverging_epoch=EpochEndOffset(*end))
         try:
-            limit = min(room, asked.partition_max_bytes)
+            limit = min(bytes_left, asked.partition_max_bytes)
             piece = log.locate(
                 asked.fetch_offset, max_bytes=limit, end_offset=log.end_offset, at_least_one=at_least_one
             )

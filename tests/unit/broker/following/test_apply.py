@@ -148,7 +148,7 @@ def test_a_cut_that_changes_nothing_pauses_instead_of_going_on_for_ever() -> Non
     [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_TOPIC_ID,
      ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR],
 )  # fmt: skip
-def test_an_error_of_the_leader_is_told(code: ErrorCode) -> None:
+def test_an_error_of_the_leader_is_raised(code: ErrorCode) -> None:
     stage = Stage()
     with pytest.raises(ApiError) as caught:
         stage.take(FetchPartitionResult(0, code))

@@ -250,7 +250,7 @@ def test_a_leader_that_is_down_is_tried_again_and_copied_from_when_it_is_back() 
     run_bench(body)
 
 
-def test_a_leader_that_registers_anew_elsewhere_is_found_at_once() -> None:
+def test_a_leader_that_registers_again_elsewhere_is_found_at_once() -> None:
     async def body(bench: FetchingBench) -> None:
         old = await bench.add_leader(1)
         old.lead(ORDERS)

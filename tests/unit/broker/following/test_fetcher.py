@@ -182,7 +182,7 @@ def test_a_broken_invariant_reaches_the_loops_exception_handler() -> None:
     assert isinstance(seen[0], InvariantViolation)
 
 
-def test_an_error_that_nobody_expected_is_made_known_and_the_copying_goes_on() -> None:
+def test_an_unexpected_error_is_made_known_and_the_copying_goes_on() -> None:
     async def main() -> list[BaseException | None]:
         seen: list[BaseException | None] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context.get("exception")))
@@ -249,7 +249,7 @@ def test_under_commit_a_fetch_never_names_more_than_is_on_the_device() -> None:
     run_bench(body)
 
 
-def test_under_commit_a_quick_flush_is_told_to_the_leader_at_once() -> None:
+def test_under_commit_the_leader_learns_of_a_quick_flush_at_once() -> None:
     async def body(bench: FetchingBench) -> None:
         leader = await bench.add_leader()
         led, other = leader.lead(ORDERS), leader.lead(BILLS)
@@ -401,7 +401,7 @@ def test_a_throttle_that_is_taken_away_holds_nothing_back_any_more(how: str) -> 
     run_bench(body, bytes_max=2_000)
 
 
-# --- two lanes
+# --- two connections
 
 
 def _many(bench: FetchingBench, leader: FakeLeader) -> list[TopicPartition]:
@@ -457,7 +457,7 @@ def test_a_partition_that_is_written_to_no_more_goes_back_to_the_others() -> Non
     run_bench(body)
 
 
-def test_a_partition_changes_lanes_without_a_moment_in_which_nobody_asks_for_it() -> None:
+def test_a_partition_changes_connections_without_a_moment_in_which_neither_fetches_it() -> None:
     async def body(bench: FetchingBench) -> None:
         leader = await bench.add_leader()
         names = _many(bench, leader)
@@ -520,7 +520,7 @@ def test_copies_end_up_equal_whatever_happens_on_the_way(seed: int) -> None:
                 case 4:
                     leader.drop_connections()
                 case 5:
-                    # A leader in between wrote something here that nobody else has.
+                    # A leader in between wrote something here that no other has.
                     epochs[name] += 1
                     copy = copies[name]
                     copy.lead()

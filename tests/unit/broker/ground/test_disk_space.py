@@ -15,16 +15,16 @@ class SomeDisk:
 
     def __init__(self, free: int, reserve: int = RESERVE) -> None:
         self.free = free
-        self.looks = 0
+        self.measurements = 0
         self.failure: StorageFailure | None = None
         self.clock = SimClock()
-        self.space = DiskSpace(self._look, reserve, self.clock)
+        self.space = DiskSpace(self._measure, reserve, self.clock)
         self.changes: list[bool] = []
         self.space.on_change = lambda: self.changes.append(self.space.is_full)
         self.space.measure()
 
-    def _look(self) -> int:
-        self.looks += 1
+    def _measure(self) -> int:
+        self.measurements += 1
         if self.failure is not None:
             raise self.failure
         return self.free
@@ -43,13 +43,13 @@ def is_refused(disk: SomeDisk, size: int) -> bool:
 
 
 @pytest.mark.parametrize("batch", [100, 70_000, 900_000])
-def test_w1_messages_take_all_but_the_reserve_between_two_regular_looks(batch: int) -> None:
+def test_messages_take_all_but_the_reserve_between_two_regular_measurements(batch: int) -> None:
     disk = SomeDisk(RESERVE + 40 * MEBIBYTE)
     written = 0
     while not is_refused(disk, batch):
         written += 1
     assert RESERVE <= disk.free < RESERVE + batch
-    assert disk.looks < 120, "a look for nearly nothing but the last few batches"
+    assert disk.measurements < 120, "a measurement for nearly nothing but the last few batches"
     assert disk.changes == [True]
 
 
@@ -61,12 +61,12 @@ def test_what_others_take_is_seen_before_the_reserve_is_reached() -> None:
     assert disk.free >= RESERVE
 
 
-def test_a_full_disk_is_not_looked_at_for_every_refusal() -> None:
+def test_a_full_disk_is_not_measured_for_every_refusal() -> None:
     disk = SomeDisk(RESERVE)
     assert is_refused(disk, 1)
-    looks = disk.looks
+    measurements = disk.measurements
     assert all(is_refused(disk, 1) for _ in range(100))
-    assert disk.looks == looks
+    assert disk.measurements == measurements
     with pytest.raises(ApiError, match="full"):
         disk.space.check()
 

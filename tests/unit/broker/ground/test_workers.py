@@ -1,4 +1,4 @@
-"""Work in threads: it does not hold the loop up, its end is told on the loop, and what it raises is heard."""
+"""Work in threads: it does not hold the loop up, its end is called on the loop, and what it raises is heard."""
 
 import asyncio
 import gc
@@ -35,7 +35,7 @@ async def test_the_result_arrives_on_the_loop_that_asked(make: MakeWorkers) -> N
 
 
 @BOTH
-async def test_what_work_raises_is_told_to_who_asked_and_the_next_one_is_done(make: MakeWorkers) -> None:
+async def test_what_work_raises_reaches_its_caller_and_the_next_one_is_done(make: MakeWorkers) -> None:
     workers = make("martlet-test", 1)
 
     def fail() -> int:
@@ -49,7 +49,7 @@ async def test_what_work_raises_is_told_to_who_asked_and_the_next_one_is_done(ma
 
 
 @BOTH
-async def test_who_does_not_wait_any_more_is_told_nothing(make: MakeWorkers) -> None:
+async def test_a_caller_that_does_not_wait_any_more_hears_nothing(make: MakeWorkers) -> None:
     workers = make("martlet-test", 1)
     gate = threading.Event()
     given_up, other = workers.run(lambda: gate.wait(10)), workers.run(lambda: 7)
@@ -126,7 +126,7 @@ async def test_a_thread_that_waits_keeps_nothing_of_its_last_call() -> None:
     workers.close()
 
 
-def test_work_that_ends_after_its_loop_was_closed_harms_nobody() -> None:
+def test_work_that_ends_after_its_loop_was_closed_does_no_harm() -> None:
     workers = ThreadWorkers("martlet-late", 1)
     gate = threading.Event()
 

@@ -45,7 +45,7 @@ async def test_deleted_records_are_gone_from_the_followers_in_sync_before_the_an
         assert await deleting == (ErrorCode.NONE, 2)
 
 
-async def test_a_follower_that_does_not_follow_in_time_is_told_of() -> None:
+async def test_a_follower_that_does_not_follow_in_time_is_reported() -> None:
     async with replica_table() as bench:
         published(bench)
         assert await delete(bench, 1) == (ErrorCode.REQUEST_TIMED_OUT, 2)

@@ -25,7 +25,7 @@ LEASE_MS = 1_500
 
 @dataclass
 class Keeping:
-    """A keeper at work, and what it was told and tells."""
+    """A keeper at work, with what goes in and comes out."""
 
     keeper: LeaseKeeper
     vital_signs: VitalSigns
@@ -80,7 +80,7 @@ async def test_an_event_loop_that_does_not_turn_at_all_loses_the_lease_and_gets_
 async def test_a_broker_that_is_alone_keeps_its_lease_however_stuck_it_is(keeping: Keeping) -> None:
     lease = keeping.keeper.lease
     time.sleep(2.5 * LEASE_MS / 1000)
-    assert keeping.keeper.may_act(), "nobody could do better"
+    assert keeping.keeper.may_act(), "no broker could do better"
     assert keeping.keeper.lease == lease
 
 
@@ -110,7 +110,7 @@ async def test_a_store_that_refuses_the_renewals_is_a_failure_of_the_broker(tmp_
     await store.close()
 
 
-async def test_a_broker_that_cannot_get_another_lease_for_a_reason_nobody_expected_ends(keeping: Keeping) -> None:
+async def test_a_broker_that_cannot_get_another_lease_for_an_unexpected_reason_ends(keeping: Keeping) -> None:
     async def show(lease: LeaseId) -> bool:
         raise KeyError("a mistake")
 

@@ -41,7 +41,7 @@ def test_a_broker_with_the_directory_of_another_cluster_refuses_and_touches_noth
     with SimWorld(2) as world:
         member = only_member(world)
         member.stop()
-        world.store_server.state.entries.clear()  # somebody points the broker at a store made anew
+        world.store_server.state.entries.clear()  # an operator points the broker at a new store
         before = member.host.disk.list_directory(LOG_DIRECTORY.format(1))
         with pytest.raises(MembershipRefused, match=r"holds data of cluster .*the metadata store is empty"):
             world.run_process(member.host, member._main)
@@ -82,7 +82,7 @@ def test_a_killed_broker_is_back_at_once_and_vouches_for_what_it_held() -> None:
         member.start()
         assert world.now_ms - began_ms < 500, "it need not wait for its own lease to run out"
         assert member.record.incarnation > first
-        assert member.record.vouches_for(first), "the machine was not started anew, so what was written is there"
+        assert member.record.vouches_for(first), "the machine was not restarted, so what was written is there"
 
 
 def test_a_copy_of_a_directory_in_use_proves_nothing() -> None:
@@ -280,7 +280,7 @@ def test_a_log_that_was_put_aside_because_it_could_not_be_opened_is_not_vouched_
 # --- two processes of one broker
 
 
-def test_a_second_process_of_a_broker_is_refused_and_told_where_the_first_one_is() -> None:
+def test_a_second_process_of_a_broker_is_refused_and_learns_where_the_first_one_is() -> None:
     with SimWorld(10) as world:
         member = only_member(world)
         second = SimMember(world, 1, world.add_host("elsewhere"))
@@ -298,7 +298,7 @@ def test_a_second_process_takes_over_when_the_first_one_dies_meanwhile() -> None
         assert not second.record.vouches_for(member.record.incarnation), "it has not what the first one had"
 
 
-def test_a_store_that_was_away_gives_the_process_before_its_time_anew() -> None:
+def test_a_store_that_was_away_gives_the_process_before_its_time_again() -> None:
     with SimWorld(17) as world:
         member = only_member(world)
         member.kill()
@@ -335,7 +335,7 @@ def test_a_start_outlasts_a_store_that_goes_away_in_the_middle_of_it(monkeypatch
         assert member.partition("t").leader_epoch > epoch
 
 
-def test_a_process_that_finds_its_broker_registered_anew_ends() -> None:
+def test_a_process_that_finds_its_broker_registered_again_ends() -> None:
     with SimWorld(12) as world:
         member = only_member(world)
         world.network.cut(member.host.name, STORE_NAME)
@@ -376,7 +376,7 @@ def test_a_broker_cut_off_from_the_store_acts_no_more_and_goes_on_by_itself_when
         assert member.app is not None
         assert "lost touch" in member.app.readiness()[1]
         world.run_for(60_000)
-        assert member.host.is_running, "an outage stops nobody"
+        assert member.host.is_running, "an outage stops no broker"
         world.store_server.start()
         world.run_until(member.may_act, 10_000)
         assert member.record.incarnation == incarnation
@@ -467,7 +467,7 @@ def test_leaderships_are_with_others_before_a_broker_stops() -> None:
         assert three.is_serving
 
 
-def test_a_broker_that_nobody_can_take_over_from_stops_without_waiting() -> None:
+def test_a_broker_that_no_other_can_take_over_from_stops_without_waiting() -> None:
     with SimWorld(20) as world:
         member = only_member(world)
         member.create_topic("t", 1)
@@ -476,7 +476,7 @@ def test_a_broker_that_nobody_can_take_over_from_stops_without_waiting() -> None
         assert world.now_ms - began_ms < 500
 
 
-def test_a_stop_takes_its_time_at_most_when_nobody_hands_over() -> None:
+def test_a_stop_takes_its_time_at_most_when_no_controller_hands_over() -> None:
     with SimWorld(21) as world:
         one, _two, _three = start_members(world, 3)
         one.create_topic("t", 1, 2, 3)

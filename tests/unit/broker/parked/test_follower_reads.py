@@ -162,7 +162,7 @@ async def test_a_reader_that_knows_nothing_of_followers_is_sent_to_the_leader() 
         assert read(bench, version=10).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_reader_at_a_broker_without_a_replica_is_told_who_leads() -> None:
+async def test_a_reader_at_a_broker_without_a_replica_learns_who_leads() -> None:
     async with replica_table() as bench:
         bench.store(record(leader=SECOND, epoch=2, in_sync=(SECOND, THIRD), replicas=(SECOND, THIRD)))
         answer = read(bench)
@@ -171,13 +171,13 @@ async def test_a_reader_at_a_broker_without_a_replica_is_told_who_leads() -> Non
         assert answer.endpoints == [NodeEndpoint(2, "host2", 9_002, "r2")]
 
 
-async def test_while_nobody_leads_readers_are_told_to_look_for_a_leader() -> None:
+async def test_while_there_is_no_leader_readers_are_sent_to_find_one() -> None:
     async with replica_table() as bench:
         bench.store(record(leader=None))
         assert read(bench).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_reader_with_an_old_epoch_is_told_who_leads_at_a_follower_too() -> None:
+async def test_a_reader_with_an_old_epoch_learns_who_leads_at_a_follower_too() -> None:
     async with replica_table() as bench:
         bench.store(record(leader=SECOND, epoch=2))
         answer = bench.fetch(FetchPartition(0, 1, 0), max_wait_ms=0)

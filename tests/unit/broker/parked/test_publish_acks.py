@@ -55,7 +55,7 @@ async def test_with_too_few_in_sync_acks_all_is_refused_and_nothing_is_written()
         assert bench.produce(acks=1).error is ErrorCode.NONE
 
 
-async def test_with_too_few_in_sync_after_the_append_the_publisher_is_told_so_at_once() -> None:
+async def test_with_too_few_in_sync_after_the_append_the_publisher_gets_an_error_at_once() -> None:
     async with replica_table() as bench:
         bench.store(record(in_sync=(ME, SECOND)), configs=TWO_NEEDED)
         answer = bench.produce()
@@ -64,7 +64,7 @@ async def test_with_too_few_in_sync_after_the_append_the_publisher_is_told_so_at
         assert bench.partition().high_watermark == 0
 
 
-async def test_a_lowered_minimum_lets_publishes_through_once_the_store_calls_nobody_eligible() -> None:
+async def test_a_lowered_minimum_lets_publishes_through_once_the_store_calls_no_replica_eligible() -> None:
     async with replica_table() as bench:
         bench.store(record(in_sync=(ME,)), configs=TWO_NEEDED)
         assert bench.produce().error is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -89,7 +89,7 @@ async def test_a_follower_that_leaves_the_in_sync_set_no_longer_holds_publishes_
         record(leader=ME, epoch=1),
         record(leader=SECOND, epoch=1, in_sync=(SECOND, THIRD), replicas=(SECOND, THIRD)),
     ],
-    ids=["another leads", "nobody leads", "the same leads anew", "moved away"],
+    ids=["another leads", "no leader", "the same leads again", "moved away"],
 )
 async def test_a_publish_that_waits_when_leadership_ends_is_never_acknowledged(successor: object) -> None:
     async with replica_table() as bench:
@@ -190,13 +190,13 @@ async def test_a_broker_that_loses_touch_after_the_append_acknowledges_nothing()
 async def test_a_broker_that_loses_touch_during_the_append_acknowledges_nothing() -> None:
     async with replica_table() as bench:
         bench.store(record(in_sync=(ME,)))
-        looks = iter([True, False])
-        bench.table.may_act = lambda: next(looks)
+        answers = iter([True, False])
+        bench.table.may_act = lambda: next(answers)
         assert bench.produce().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert bench.partition().log.end_offset == 1
 
 
-async def test_a_publisher_at_a_follower_is_told_who_leads_and_where_that_is() -> None:
+async def test_a_publisher_at_a_follower_learns_who_leads_and_where_that_is() -> None:
     async with replica_table() as bench:
         bench.store(record(leader=SECOND, epoch=4))
         answer = bench.produce()
@@ -205,7 +205,7 @@ async def test_a_publisher_at_a_follower_is_told_who_leads_and_where_that_is() -
         assert answer.endpoints == [NodeEndpoint(2, "host2", 9_002, "r2")]
 
 
-async def test_nobody_is_sent_to_a_leader_that_is_not_known() -> None:
+async def test_no_client_is_sent_to_a_leader_that_is_not_known() -> None:
     async with replica_table() as bench:
         bench.store(record(leader=None, epoch=4))
         answer = bench.produce()

@@ -54,7 +54,7 @@ async def test_an_ordinary_client_that_claims_to_be_a_replica_is_refused(claims:
         assert not list(leader.followers())
 
 
-async def test_a_cluster_without_a_secret_lets_nobody_fetch_as_a_replica() -> None:
+async def test_a_cluster_without_a_secret_lets_no_client_fetch_as_a_replica() -> None:
     async with replica_table() as bench:
         bench.store(record())
         bench.metadata.commit(CommitPlan(puts={CLUSTER_KEY: encode_record(ClusterRecord("cluster", 0))}))
@@ -94,7 +94,7 @@ async def test_the_high_watermark_reaches_the_followers_with_their_next_fetch() 
         assert consumer_fetch(bench).result.high_watermark == 1
 
 
-async def test_a_waiting_follower_is_told_at_once_when_the_high_watermark_rises() -> None:
+async def test_a_waiting_follower_is_answered_at_once_when_the_high_watermark_rises() -> None:
     async with replica_table() as bench:
         bench.store(record())
         bench.produce(acks=1)
@@ -105,12 +105,12 @@ async def test_a_waiting_follower_is_told_at_once_when_the_high_watermark_rises(
         assert waiting.result.high_watermark == 1
 
 
-async def test_a_follower_that_does_not_say_what_it_knows_is_told_a_new_high_watermark_once() -> None:
+async def test_a_follower_that_does_not_say_what_it_knows_gets_a_new_high_watermark_once() -> None:
     async with replica_table() as bench:
         bench.store(record(in_sync=(ME, SECOND)))
         bench.produce()
-        told = bench.replica_fetch(SECOND, 1, last_epoch=0, max_wait_ms=LONG_MS, version=17)
-        assert told.result.high_watermark == 1
+        waiting = bench.replica_fetch(SECOND, 1, last_epoch=0, max_wait_ms=LONG_MS, version=17)
+        assert waiting.result.high_watermark == 1
         waiting = bench.replica_fetch(SECOND, 1, last_epoch=0, max_wait_ms=LONG_MS, version=17)
         await bench.settle()
         assert not waiting.is_there
@@ -170,7 +170,7 @@ async def test_followers_with_another_idea_of_the_epoch_are_refused_and_count_fo
         assert bench.partition().high_watermark == 0
 
 
-async def test_a_follower_whose_history_diverges_is_told_where_and_proves_nothing() -> None:
+async def test_a_follower_whose_history_diverges_learns_where_and_proves_nothing() -> None:
     async with replica_table() as bench:
         bench.store(record(epoch=1, in_sync=(ME, SECOND)))
         bench.produce(acks=1)
@@ -184,14 +184,14 @@ async def test_a_follower_whose_history_diverges_is_told_where_and_proves_nothin
         assert bench.partition().high_watermark == 1
 
 
-async def test_a_follower_that_ends_beyond_the_leader_is_told_where_the_leader_ends() -> None:
+async def test_a_follower_that_ends_beyond_the_leader_learns_where_the_leader_ends() -> None:
     async with replica_table() as bench:
         bench.store(record(epoch=1))
         bench.produce(acks=1)
         assert bench.replica_fetch(SECOND, 5, epoch=1, last_epoch=1).result.diverging_epoch == EpochEndOffset(1, 1)
 
 
-async def test_a_follower_outside_the_log_is_told_where_the_log_starts() -> None:
+async def test_a_follower_outside_the_log_learns_where_the_log_starts() -> None:
     async with replica_table() as bench:
         bench.store(record(in_sync=(ME,)))
         for _ in range(4):

@@ -1,4 +1,4 @@
-"""What a broker does with a log that it cannot read: its readers are told, its process and other partitions go on."""
+"""What a broker does with a log that it cannot read: its readers get errors, its process and other partitions go on."""
 
 import errno
 import logging
@@ -36,7 +36,7 @@ def copied(partition: Partition, offset: int, *, epoch: int = 0) -> None:
     partition.followed_log.append(check_replicated(bytes(batch)), now_ms=0)
 
 
-def errors_told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def errors_logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [entry.getMessage() for entry in caplog.records if entry.levelno >= logging.ERROR]
 
 
@@ -59,10 +59,10 @@ def resigning(bench: ReplicaTableBench) -> list[Partition]:
     return asked
 
 
-# --- who is told what
+# --- what is reported
 
 
-async def test_a_reader_of_a_sole_copy_is_told_each_time_and_the_operator_once(
+async def test_a_reader_of_a_sole_replica_gets_an_error_each_time_and_the_operator_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with replica_table() as bench:
@@ -71,7 +71,7 @@ async def test_a_reader_of_a_sole_copy_is_told_each_time_and_the_operator_once(
         codes = {bench.table.damage.read_failed(partition, DAMAGE) for _ in range(3)}
         assert codes == {ErrorCode.CORRUPT_MESSAGE}
         assert bench.table.damage.read_failed(partition, DENIED) is ErrorCode.KAFKA_STORAGE_ERROR
-        [first, second] = errors_told(caplog)
+        [first, second] = errors_logged(caplog)
         assert "orders-0" in first
         assert "byte 7, near offset 3" in first
         assert "martlet log check /logs" in first
@@ -88,7 +88,7 @@ async def test_thousands_of_faults_of_one_log_do_not_fill_the_operators_log(capl
         partition = bench.table.get("orders", 0)
         for number in range(1_000):
             bench.table.damage.read_failed(partition, LogDamaged(f"damaged at byte {number}"))
-        assert len(errors_told(caplog)) == 100
+        assert len(errors_logged(caplog)) == 100
         assert bench.metrics.damaged_reads == 1_000
 
 
@@ -103,7 +103,7 @@ async def test_a_copy_with_a_complete_one_beside_it_is_handed_on_to_be_given_up(
         assert asked == [bench.partition()] * 3
         assert bench.partition().leader is not None
         assert bench.failures == []
-        assert len(errors_told(caplog)) == 2
+        assert len(errors_logged(caplog)) == 2
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM])
@@ -174,7 +174,7 @@ async def test_a_publish_that_waits_hears_that_another_copy_leads() -> None:
         pytest.param(SECOND, 4, (SECOND, THIRD), (), id="dropped in the epoch in which it has fetched"),
         pytest.param(SECOND, 5, (ME, SECOND, THIRD), (), id="still in sync"),
         pytest.param(SECOND, 5, (SECOND,), (ME,), id="still eligible"),
-        pytest.param(None, 5, (SECOND, THIRD), (), id="nobody to copy from"),
+        pytest.param(None, 5, (SECOND, THIRD), (), id="no leader to copy from"),
     ],
 )
 async def test_a_copy_that_may_still_count_stays(
@@ -221,7 +221,7 @@ async def test_damage_is_forgotten_with_the_copy() -> None:
 
 
 class DamagedLog:
-    """Makes every look into a partition's log fail."""
+    """Makes every read of a partition's log fail."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *names: str, failure: StorageFailure = DAMAGE) -> None:
         self._failure = failure
@@ -328,7 +328,7 @@ async def led_with_a_damaged_epoch(bench: ReplicaTableBench, *replicas: Member) 
     return bench.partition()
 
 
-async def test_a_leader_whose_log_names_an_epoch_that_never_was_takes_nothing_and_cuts_nobody() -> None:
+async def test_a_leader_whose_log_names_an_epoch_that_never_was_takes_nothing_and_truncates_no_follower() -> None:
     async with replica_table() as bench:
         asked = resigning(bench)
         partition = await led_with_a_damaged_epoch(bench, ME, SECOND, THIRD)

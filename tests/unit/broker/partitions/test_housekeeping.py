@@ -8,7 +8,7 @@ from martlet.cluster.store import CommitPlan
 from tests.unit.broker.replica_table_bench import SECOND, TOPIC_ID, ReplicaTableBench, record
 
 
-async def test_a_kill_after_a_topic_was_deleted_does_not_look_like_the_loss_of_its_logs() -> None:
+async def test_a_kill_after_a_topic_was_deleted_does_not_count_as_the_loss_of_its_logs() -> None:
     bench = ReplicaTableBench()
     bench.store(record(leader=SECOND))
     bench.logs.checkpoint()

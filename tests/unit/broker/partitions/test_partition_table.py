@@ -76,7 +76,7 @@ async def test_leadership_of_an_earlier_process_of_this_broker_is_over() -> None
         assert bench.partition().follower is None
 
 
-async def test_whoever_copies_hears_of_every_change_of_role_leader_or_epoch_and_of_nothing_else() -> None:
+async def test_the_fetchers_hear_of_every_change_of_role_leader_or_epoch_and_of_nothing_else() -> None:
     async with replica_table() as bench:
         for number, stored in enumerate(
             [
@@ -193,7 +193,7 @@ async def test_files_whose_topic_cannot_be_read_are_kept_when_the_partition_was_
         assert any(name.endswith("-stray") for name, _, _ in later.disk.list_directory("/logs"))
 
 
-async def test_files_of_a_topic_that_nobody_knows_are_kept() -> None:
+async def test_files_of_an_unknown_topic_are_kept() -> None:
     bench = ReplicaTableBench()
     bench.store(record(leader=SECOND))
     await bench.stop()
@@ -222,7 +222,7 @@ def _batch() -> bytes:
     return bytes(batch)
 
 
-async def test_a_log_that_cannot_be_used_is_kept_aside_and_copied_anew_by_a_follower() -> None:
+async def test_a_log_that_cannot_be_used_is_kept_aside_and_copied_again_by_a_follower() -> None:
     bench = await damaged(record(leader=SECOND))
     async with replica_table(bench.disk, bench.metadata) as later:
         assert not later.logs.started_whole
@@ -232,7 +232,7 @@ async def test_a_log_that_cannot_be_used_is_kept_aside_and_copied_anew_by_a_foll
         copied(partition, 0)
 
 
-async def test_a_log_that_cannot_be_used_waits_for_another_leader_while_nobody_leads() -> None:
+async def test_a_log_that_cannot_be_used_waits_for_another_leader_while_there_is_none() -> None:
     bench = await damaged(record(leader=None))
     async with replica_table(bench.disk, bench.metadata) as later:
         assert later.table.hosted("orders", 0) is None
@@ -276,7 +276,7 @@ async def test_after_a_crash_the_high_watermark_is_that_of_the_last_checkpoint()
         assert later.partition().high_watermark == 2
 
 
-async def test_a_copy_made_anew_does_not_inherit_the_high_watermark_of_the_one_before() -> None:
+async def test_a_replica_made_again_does_not_inherit_the_high_watermark_of_the_one_before() -> None:
     bench = ReplicaTableBench()
     bench.store(record(leader=SECOND))
     copied(bench.partition(), 0, count=4)
@@ -342,7 +342,7 @@ async def test_a_cut_below_the_high_watermark_is_logged_loudly(caplog: pytest.Lo
         assert [entry.levelno for entry in caplog.records] == [logging.CRITICAL]
 
 
-async def test_a_copy_that_begins_anew_is_committed_up_to_where_it_begins() -> None:
+async def test_a_replica_that_begins_again_is_committed_up_to_where_it_begins() -> None:
     async with replica_table() as bench:
         bench.store(record(leader=SECOND))
         partition = bench.partition()
@@ -351,16 +351,16 @@ async def test_a_copy_that_begins_anew_is_committed_up_to_where_it_begins() -> N
         assert (partition.log.log_start_offset, partition.high_watermark) == (7, 7)
 
 
-async def test_who_waits_for_a_flush_of_a_copy_is_told_once() -> None:
+async def test_a_waiter_for_the_flush_of_a_replica_is_called_once() -> None:
     async with replica_table() as bench:
         bench.store(record(leader=SECOND), configs={"martlet.flush": "commit"})
-        told: list[int] = []
+        messages: list[int] = []
         partition = bench.partition()
-        assert not partition.followed_log.when_flushed(lambda: told.append(0))
+        assert not partition.followed_log.when_flushed(lambda: messages.append(0))
         copied(partition, 0)
-        assert partition.followed_log.when_flushed(lambda: told.append(1))
+        assert partition.followed_log.when_flushed(lambda: messages.append(1))
         await bench.flush()
-        assert told == [1]
+        assert messages == [1]
 
 
 async def test_what_a_full_disk_took_of_an_answer_is_flushed_like_all_else() -> None:
@@ -377,11 +377,11 @@ async def test_what_a_full_disk_took_of_an_answer_is_flushed_like_all_else() -> 
         with pytest.raises(ApiError) as caught:
             partition.followed_log.append(check_replicated(bytes(batches)), now_ms=0)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert partition.log.end_offset == 1, "the first of the two found room"
-        told: list[str] = []
-        if partition.followed_log.when_flushed(lambda: told.append("flushed")):
+        assert partition.log.end_offset == 1, "the first of the two found space"
+        messages: list[str] = []
+        if partition.followed_log.when_flushed(lambda: messages.append("flushed")):
             await until_flushed(partition)
-            assert told == ["flushed"]
+            assert messages == ["flushed"]
         bench.disk.capacity_bytes = None
         assert partition.log.durability.flushed_offset == 1
 
@@ -395,11 +395,11 @@ async def until_flushed(partition: Partition) -> None:
 async def test_a_topic_that_wants_flushes_from_now_on_flushes_what_is_there() -> None:
     async with replica_table() as bench:
         bench.store(record(leader=SECOND), configs={"martlet.flush": "never"})
-        told: list[int] = []
+        messages: list[int] = []
         copied(bench.partition(), 0)
         bench.store(configs={"martlet.flush": "commit"})
-        assert bench.partition().followed_log.when_flushed(lambda: told.append(1))
-        while not told:
+        assert bench.partition().followed_log.when_flushed(lambda: messages.append(1))
+        while not messages:
             await bench.settle()
 
 

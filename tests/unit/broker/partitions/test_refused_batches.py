@@ -1,4 +1,4 @@
-"""Batches behind a refused one wait for it; nobody waits for a batch that does not come again."""
+"""Batches behind a refused one wait for it; none waits for a batch that does not come again."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_the_first_refused_batch_counts() -> None:
 
 
 @pytest.mark.parametrize("in_log", [batch(3), batch(0, epoch=1)], ids=["the batch", "a later epoch"])
-def test_nobody_waits_for_what_is_in_the_log(in_log: BatchHeader) -> None:
+def test_no_batch_waits_for_what_is_in_the_log(in_log: BatchHeader) -> None:
     producers = ProducerStates()
     producers.record(in_log, 10, 0)
     batches = refused(3)
@@ -74,7 +74,7 @@ def test_a_refused_batch_that_is_in_the_log_does_not_hide_the_refusal_of_one_beh
     assert not batches
 
 
-def test_a_batch_that_came_again_and_is_not_in_the_log_all_the_same_holds_nobody_up() -> None:
+def test_a_batch_that_came_again_and_is_not_in_the_log_all_the_same_holds_no_other_up() -> None:
     batches = refused(3, 4)
     assert not is_refused(batches, batch(3))
     assert not is_refused(batches, batch(4))
@@ -117,7 +117,7 @@ def test_of_a_producer_with_nothing_left_in_its_epoch_the_first_batch_is_waited_
     assert not is_refused(batches, batch(0, epoch=1), producers=after, reason=LED_BY_OTHERS)
 
 
-def test_nobody_waits_for_producers_of_which_nothing_was_cut_off() -> None:
+def test_no_batch_waits_for_producers_of_which_nothing_was_truncated() -> None:
     assert not cut(written(batch(0)), written(batch(0)))
 
 
@@ -135,7 +135,7 @@ def test_another_producer_or_epoch_is_not_concerned(other: BatchHeader) -> None:
 
 
 @pytest.mark.parametrize("now_ms", [1_000 + REMEMBERED_MS, 0])
-def test_nobody_waits_for_ever_nor_by_a_clock_that_was_put_back(now_ms: int) -> None:
+def test_no_batch_waits_for_ever_nor_by_a_clock_that_was_put_back(now_ms: int) -> None:
     batches = refused(3)
     assert not is_refused(batches, batch(4), now_ms)
     assert not batches

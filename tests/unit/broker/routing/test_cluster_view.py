@@ -1,4 +1,4 @@
-"""Which brokers a client is told of, under which addresses, and who counts as a leader."""
+"""Which brokers are named to a client, under which addresses, and who counts as a leader."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -60,7 +60,7 @@ def _cluster() -> _Cluster:
     return _Cluster({1: "a", 2: "b", 3: None})
 
 
-def test_others_are_told_by_what_they_registered_and_oneself_by_what_the_client_reached() -> None:
+def test_others_are_named_by_what_they_registered_and_this_broker_by_what_the_client_reached() -> None:
     found = _cluster().seen_by(1).nodes(_LINK)
     assert [(node.id, str(node.address), node.rack, node.is_fenced) for node in found] == [
         (1, "10.0.0.1:9092", "a", False),
@@ -69,7 +69,7 @@ def test_others_are_told_by_what_they_registered_and_oneself_by_what_the_client_
     ]
 
 
-def test_a_broker_that_is_not_alive_is_told_of_only_on_request_and_as_fenced() -> None:
+def test_a_broker_that_is_not_alive_is_named_only_on_request_and_as_fenced() -> None:
     cluster = _cluster()
     cluster.stop(2)
     seat = cluster.seen_by(1)
@@ -108,7 +108,7 @@ def test_a_leader_is_named_only_while_the_very_process_that_was_elected_is_there
     assert leader_of(cluster.partition(), present_brokers(cluster.image, BrokerId(1))) == 3
 
 
-def test_the_controller_is_the_holder_of_the_role_while_it_is_alive_else_whoever_is_asked() -> None:
+def test_the_controller_is_the_holder_of_the_role_while_it_is_alive_else_the_broker_that_is_asked() -> None:
     cluster = _cluster()
     assert cluster.seen_by(2).controller(_LINK) == 2
     record = cluster.image.broker(BrokerId(3))

@@ -27,7 +27,7 @@ from tests.unit.broker.serving.test_connection import ScriptedDispatcher
 from tests.unit.broker.simulated_members import LEASE_MS, SimMember, start_members
 
 AWAY_MS = 1_000
-"""From the end of the lease until nobody is left; others can have taken over not much before."""
+"""From the end of the lease until no client is left; others can have taken over not much before."""
 
 
 class Visitor:
@@ -83,10 +83,10 @@ def test_a_broker_that_lost_its_cluster_is_left_by_its_clients_until_it_is_back(
         assert (others_visitor.visits, others_visitor.is_connected) == (1, True)
         assert member.services.metrics.connections_dropped[DropReason.LOST_CLUSTER] > 0
         assert other.services.metrics.connections_dropped[DropReason.LOST_CLUSTER] == 0
-        told = [record.getMessage() for record in caplog.records if record.name.endswith(".door")]
-        assert len(told) == 2
-        assert "connections are closed and no others taken" in told[0]
-        assert "clients are welcome again" in told[1]
+        messages = [record.getMessage() for record in caplog.records if record.name.endswith(".door")]
+        assert len(messages) == 2
+        assert "connections are closed and no others taken" in messages[0]
+        assert "clients are welcome again" in messages[1]
 
 
 def test_a_broker_that_is_alone_keeps_its_clients_though_it_may_not_act() -> None:
@@ -170,7 +170,7 @@ def test_a_shut_broker_keeps_its_port_and_has_it_again(new_loop: Callable[[], as
     run(shut_and_open, new_loop)
 
 
-def test_a_moment_without_the_lease_sends_nobody_away() -> None:
+def test_a_moment_without_the_lease_sends_no_client_away() -> None:
     async def be_lost_now_and_then() -> None:
         async with RealDoor() as real:
             reader, writer = await asyncio.open_connection("127.0.0.1", real.port)
@@ -204,8 +204,8 @@ def test_a_port_that_was_taken_meanwhile_is_waited_for(
             assert real.failures == []
 
     run(wait_for_it, new_loop)
-    told = [record.getMessage() for record in caplog.records if "takes no clients" in record.getMessage()]
-    assert len(told) == 1, "it is said once, however often it is tried"
+    messages = [record.getMessage() for record in caplog.records if "takes no clients" in record.getMessage()]
+    assert len(messages) == 1, "it is said once, however often it is tried"
 
 
 def run(work: Callable[[], Any], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:

@@ -1,4 +1,4 @@
-"""The bound on half-received requests: small ones are free, large ones wait their turn, somebody always goes on."""
+"""The bound on half-received requests: small ones are free, large ones wait their turn, one always goes on."""
 
 from martlet.broker.serving.memory_budget import MemoryBudget
 
