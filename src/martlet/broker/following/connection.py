@@ -14,7 +14,7 @@ Proved by: tests/unit/broker/following/test_fetcher.py, tests/unit/broker/follow
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -87,7 +87,9 @@ class RequestSource(Protocol):
         """What to ask for now, and in how many seconds there may be more to ask for."""
         ...
 
-    async def take(self, connection: "FetchConnection", request: ReplicaRequest, response: FetchResponse) -> None: ...
+    async def take(self, request: ReplicaRequest, response: FetchResponse) -> Collection[Followed]:
+        """Carry the answer out; returns the partitions that were appended to."""
+        ...
 
 
 @dataclass(slots=True)
@@ -105,9 +107,7 @@ class FetchConnection:
         self, name: str, leader: BrokerId, owner: RequestSource, context: FetcherContext, wait_ms: int
     ) -> None:
         self.name = name
-        self.request: ReplicaRequest | None = None
-        """The last request, while it still says what there is to ask for."""
-        self.fresh_flushes: dict[Followed, None] = {}
+        self._fresh_flushes: dict[Followed, None] = {}
         """What this round has appended and is not on the device yet, though it should be before it is asked for."""
         self._leader = leader
         self._owner = owner
@@ -164,8 +164,8 @@ class FetchConnection:
 
     def flushed(self, followed: Followed) -> None:
         """A flush that may have been waited for is over."""
-        self.fresh_flushes.pop(followed, None)
-        if not self.fresh_flushes:
+        self._fresh_flushes.pop(followed, None)
+        if not self._fresh_flushes:
             self._news.set()
 
     # --- the rounds
@@ -194,8 +194,9 @@ class FetchConnection:
             return
         self._failures = 0
         self._hung_up = False
-        await self._owner.take(self, request, response)
-        if self.fresh_flushes:
+        fresh = await self._owner.take(request, response)
+        self._fresh_flushes = dict.fromkeys(followed for followed in fresh if followed.awaits_flush)
+        if self._fresh_flushes:
             await self._wait_for_flushes()
 
     async def _wait_for_news(self, seconds: float | None) -> None:
@@ -206,10 +207,10 @@ class FetchConnection:
     async def _wait_for_flushes(self) -> None:
         """Give the flushes of what has just been appended a little time; most are over by then."""
         deadline = asyncio.get_running_loop().time() + _FLUSH_GRACE_SECONDS
-        while self.fresh_flushes and (left := deadline - asyncio.get_running_loop().time()) > 0:
+        while self._fresh_flushes and (left := deadline - asyncio.get_running_loop().time()) > 0:
             self._news.clear()
             await self._wait_for_news(left)
-        self.fresh_flushes.clear()
+        self._fresh_flushes.clear()
 
     # --- talking
 

@@ -60,6 +60,8 @@ class ReplicaFetcher:
         self._quiet = FetchConnection("quiet", leader, self, context, wait_ms)
         self._busy = FetchConnection("busy", leader, self, context, min(wait_ms, _BUSY_WAIT_MS))
         self._connections = (self._quiet, self._busy)
+        self._quiet_request: ReplicaRequest | None = None
+        """The last request of the quiet connection, while nothing has changed that goes into it."""
 
     def start(self) -> None:
         for connection in self._connections:
@@ -107,31 +109,27 @@ class ReplicaFetcher:
         self._change()
 
     def _change(self) -> None:
-        self._forget_requests()
+        self._quiet_request = None
         for connection in self._connections:
             connection.wake()
-
-    def _forget_requests(self) -> None:
-        self._quiet.request = self._busy.request = None
 
     # --- what to ask for
 
     def compose(self, connection: FetchConnection) -> tuple[ReplicaRequest, float | None]:
         """What to ask for now, and in how many seconds there may be more to ask for."""
         if connection is self._busy:
-            return self._compose(connection, self._take_over())
-        if connection.request is not None and not any(
-            followed.partition.offline for followed in self._followed.values()
-        ):
-            return connection.request, None
+            return self._compose(self._take_over())
+        if self._quiet_request is not None and not any(one.partition.offline for one in self._followed.values()):
+            return self._quiet_request, None
         now = asyncio.get_running_loop().time()
         for followed in [followed for followed in self._in_busy if _is_quiet(followed, now)]:
             self._leave_busy(followed)
-        return self._compose(connection, [followed for followed in self._followed.values() if not followed.is_busy])
+        request, wait_seconds = self._compose([one for one in self._followed.values() if not one.is_busy])
+        if wait_seconds is None and not (self._context.throttle.limits or self._context.move_throttle.limits):
+            self._quiet_request = request
+        return request, wait_seconds
 
-    def _compose(
-        self, connection: FetchConnection, partitions: Collection[Followed]
-    ) -> tuple[ReplicaRequest, float | None]:
+    def _compose(self, partitions: Collection[Followed]) -> tuple[ReplicaRequest, float | None]:
         now = asyncio.get_running_loop().time()
         ready: list[Followed] = []
         wait_seconds: float | None = None
@@ -149,8 +147,6 @@ class ReplicaFetcher:
             else:
                 wait_seconds = held_back if wait_seconds is None else min(wait_seconds, held_back)
         request = build_request(ready, bytes_max)
-        if wait_seconds is None and not (self._context.throttle.limits or self._context.move_throttle.limits):
-            connection.request = request
         # Never shorter than the resolution of time, or the rest of a rounding would make this spin.
         return request, None if wait_seconds is None else max(wait_seconds, _SHORTEST_WAIT_SECONDS)
 
@@ -164,7 +160,7 @@ class ReplicaFetcher:
         now = asyncio.get_running_loop().time()
         if self._to_busy or any(_is_quiet(followed, now) for followed in self._in_busy):
             self._to_busy.clear()
-            self._quiet.request = None
+            self._quiet_request = None
         return self._in_busy
 
     def _leave_busy(self, followed: Followed) -> None:
@@ -212,18 +208,25 @@ class ReplicaFetcher:
 
     # --- taking answers
 
-    async def take(self, connection: FetchConnection, request: ReplicaRequest, response: FetchResponse) -> None:
-        """Carry an answer out, partition by partition; one that is not in it has no news."""
+    async def take(self, request: ReplicaRequest, response: FetchResponse) -> Collection[Followed]:
+        """Carry an answer out, partition by partition; one that is not in it has no news.
+
+        Returns those that were appended to.
+        """
         now_ms = self._context.ports.clock.now_ms()
         answered_at = asyncio.get_running_loop().time()
         taken_bytes = 0
+        appended: list[Followed] = []
         for topic in response.topics:
             topic_id = topic.topic_id or b""
             for result in topic.partitions:
                 requested = request.partitions.get((topic_id, result.partition))
                 if requested is None or is_no_news(requested, result):
                     continue
-                taken_bytes += self._take_result(connection, requested, result, now_ms)
+                size = self._take_result(requested, result, now_ms)
+                if size:
+                    appended.append(requested.followed)
+                taken_bytes += size
                 if taken_bytes >= _TURN_BYTES:
                     taken_bytes = 0
                     await asyncio.sleep(0)
@@ -231,17 +234,16 @@ class ReplicaFetcher:
             # A partition without news has none of an error either.
             if followed.pauses_until <= answered_at:
                 followed.went_well()
-                self._forget_requests()
+                self._quiet_request = None
+        return appended
 
-    def _take_result(
-        self, connection: FetchConnection, requested: RequestedPartition, result: FetchPartitionResult, now_ms: int
-    ) -> int:
+    def _take_result(self, requested: RequestedPartition, result: FetchPartitionResult, now_ms: int) -> int:
         followed = requested.followed
         partition = followed.partition
         if self._followed.get(partition) is not followed or not followed.is_followed_from(self.leader):
             return 0
         followed.requested = None
-        self._forget_requests()
+        self._quiet_request = None
         try:
             size = take_result(requested, result, now_ms)
         except ApiError as error:
@@ -258,16 +260,16 @@ class ReplicaFetcher:
             return 0
         followed.went_well()
         if size:
-            self._copied(connection, followed, size)
+            self._copied(followed, size)
         return size
 
-    def _copied(self, connection: FetchConnection, followed: Followed, size: int) -> None:
+    def _copied(self, followed: Followed, size: int) -> None:
         now = asyncio.get_running_loop().time()
         self._note_copied(followed, now)
         for throttle in self._throttles(followed):
             throttle.took(size, now)
-        if followed.log.needs_flush and self._awaits_flush(followed, now):
-            connection.fresh_flushes[followed] = None
+        if followed.log.needs_flush:
+            self._awaits_flush(followed, now)
 
     def _partition_failed(self, followed: Followed, error: ApiError) -> None:
         self._context.metrics.replica_fetch_errors += 1
@@ -287,7 +289,7 @@ class ReplicaFetcher:
 
     def _flushed(self, followed: Followed) -> None:
         followed.awaits_flush = False
-        self._forget_requests()
+        self._quiet_request = None
         for connection in self._connections:
             connection.flushed(followed)
 
