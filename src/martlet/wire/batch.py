@@ -50,6 +50,8 @@ _EPOCH: Final = Struct(">i")
 _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
 _CRC: Final = Struct(">I")
+_BATCH_LENGTH: Final = Struct(">i")
+_LENGTH_AT: Final = 8
 _EPOCH_AT: Final = 12
 _CRC_AT: Final = 17
 _CHECKSUM_FROM: Final = 21
@@ -156,6 +158,16 @@ def stamp_log_append_time(
     crc = batch_crc(buffer, position, header.size)
     _CRC.pack_into(buffer, position + _CRC_AT, crc)
     return header._replace(attributes=attributes, max_timestamp=now_ms, crc=crc)
+
+
+def end_offset_of(data: Buffer) -> int:
+    """The offset behind the last of these whole batches, of which there is at least one; reads their lengths only."""
+    position, end = 0, len(data)
+    while True:
+        size = _BATCH_LENGTH.unpack_from(data, position + _LENGTH_AT)[0] + LENGTH_OVERHEAD_BYTES
+        if position + size >= end or size < HEADER_BYTES:
+            return read_batch_header(data, position).next_offset
+        position += size
 
 
 def iterate_batches(data: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:

@@ -14,6 +14,7 @@ from martlet.wire.batch import (
     build_batch,
     build_marker_batch,
     crc_matches,
+    end_offset_of,
     iterate_batches,
     parse_marker,
     read_batch_header,
@@ -188,3 +189,12 @@ def test_markers_of_other_kinds_and_broken_ones_are_told_apart() -> None:
 def test_the_append_time_bit_is_bit_three() -> None:
     assert header(attributes=LOG_APPEND_TIME_BIT).uses_log_append_time
     assert LOG_APPEND_TIME_BIT == 8
+
+
+@pytest.mark.parametrize("counts", [[1], [3], [1, 2, 3]])
+def test_the_end_of_several_batches_is_that_of_the_last(counts: list[int]) -> None:
+    data, offset = b"", 5
+    for count in counts:
+        data += build_batch([(0, None, b"v", ())] * count, base_offset=offset)
+        offset += count
+    assert end_offset_of(data) == offset

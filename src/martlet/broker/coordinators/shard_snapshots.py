@@ -42,7 +42,7 @@ async def take_snapshot(hosted: HostedShard[Any]) -> None:
             logger.warning("no snapshot of %s could be written, it is tried again later: %s", hosted.log.name, error)
         return
     # What is written in open transactions is nowhere else: it is live, and in the log only.
-    partition.log.advance_log_start(min(start_offset, partition.watermarks.last_stable_offset))
+    partition.log.advance_log_start(min(start_offset, partition.log.last_stable_offset))
     partition.watermarks.wake()  # the followers learn of it
     growth.restarted(growth.log_bytes - history_bytes, live_bytes)
     logger.info(

@@ -9,7 +9,7 @@
 - Sessions are declined: every answer carries session id 0, so clients keep sending full requests; a request that names
   a session is answered that it does not exist. That is legal and costs only request bytes.
 - v11 a reader may be sent to a follower in its own rack, and followers serve readers up to their high watermark.
-- Readers of committed data (isolation level 1) get what is below the last stable offset.
+- Readers of committed data (isolation level 1) get what is below the last stable offset, and which of it was aborted.
 - v12 and v16: a reader that came to the wrong broker is given the right one, and its address.
 - v15 fetches of followers: of this cluster's brokers only, and up to the end of the log.
 """

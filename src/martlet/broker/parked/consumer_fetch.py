@@ -15,8 +15,9 @@ from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.watermarks import READ_UNCOMMITTED, ChangeWaiters
 from martlet.broker.routing.read_replica import preferred_read_replica
 from martlet.broker.services import BrokerServices
+from martlet.wire.batch import end_offset_of, read_batch_header
 from martlet.wire.compression import Compression
-from martlet.wire.fetch import FetchPartition, FetchPartitionResult, FetchRequest
+from martlet.wire.fetch import AbortedTransaction, FetchPartition, FetchPartitionResult, FetchRequest
 
 _FIRST_FROM_FOLLOWERS: Final = 11
 """Consumers of older versions do not know that followers can serve them."""
@@ -58,9 +59,8 @@ class ConsumerReads:
         answer = FetchPartitionResult(
             asked.partition,
             high_watermark=partition.high_watermark,
-            last_stable_offset=watermarks.last_stable_offset,
+            last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
-            # None could be aborted: publishes in transactions are refused.
             aborted_transactions=None if isolation == READ_UNCOMMITTED else (),
         )
         if partition.leader is not None and request.rack_id:
@@ -80,10 +80,18 @@ class ConsumerReads:
     def changes(self, partition: Partition) -> ChangeWaiters:
         return partition.watermarks.readers
 
-    def sent(self, partition: Partition, size: int) -> None:
+    def filled(self, partition: Partition, result: FetchPartitionResult, content: bytes) -> FetchPartitionResult:
         counters = partition.counters
-        counters.bytes_out += size
+        counters.bytes_out += len(content)
         counters.fetches += 1
+        if not content or result.aborted_transactions is None:
+            return result._replace(records=content)
+        first_offset = read_batch_header(content).base_offset
+        aborted = [
+            AbortedTransaction(one.producer_id, one.first_offset)
+            for one in partition.log.aborted_transactions(first_offset, end_offset_of(content))
+        ]
+        return result._replace(records=content, aborted_transactions=aborted)
 
     def answered(self) -> None:
         """Nothing is remembered of a consumer."""

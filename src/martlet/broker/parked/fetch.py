@@ -91,8 +91,8 @@ class Reads(Protocol):
         """What wakes this reader while it waits."""
         ...
 
-    def sent(self, partition: Partition, size: int) -> None:
-        """The answer holds this number of bytes of the partition."""
+    def filled(self, partition: Partition, result: FetchPartitionResult, content: bytes) -> FetchPartitionResult:
+        """The result with what was read for it; raises StorageFailure."""
         ...
 
     def answered(self) -> None:
@@ -226,14 +226,16 @@ class WaitingFetch:
 
     def _send(self, attempt: FetchAttempt, contents: list[bytes | StorageFailure]) -> None:
         for found, content in zip(attempt.found, contents, strict=True):
-            result = found.results[found.position]
-            if isinstance(content, StorageFailure):
-                with contextlib.suppress(StorageFailure):
-                    found.partition.log.segments.find_damage_at(found.slice)
-                found.results[found.position] = self._failed(attempt, found.partition, result.partition, content)
-                continue
-            self._reads.sent(found.partition, len(content))
-            found.results[found.position] = result._replace(records=content)
+            partition, result = found.partition, found.results[found.position]
+            try:
+                if isinstance(content, StorageFailure):
+                    with contextlib.suppress(StorageFailure):
+                        partition.log.segments.find_damage_at(found.slice)
+                    raise content
+                result = self._reads.filled(partition, result, content)
+            except StorageFailure as failure:
+                result = self._failed(attempt, partition, result.partition, failure)
+            found.results[found.position] = result
         endpoints: Sequence[NodeEndpoint] = ()
         if attempt.has_errors:
             endpoints = add_leader_hints(self._broker.cluster, self._link, attempt.answer)

@@ -74,15 +74,14 @@ class ReplicaReads:
             attempt.complete = True
         if progress is not None:
             self._sending.append((progress, watermark))
-        return FetchPartitionResult(
-            asked.partition, 0, watermark, partition.watermarks.last_stable_offset, start_offset
-        )
+        return FetchPartitionResult(asked.partition, 0, watermark, log.last_stable_offset, start_offset)
 
     def changes(self, partition: Partition) -> ChangeWaiters:
         return partition.watermarks.followers
 
-    def sent(self, partition: Partition, size: int) -> None:
-        partition.counters.replica_bytes_out += size
+    def filled(self, partition: Partition, result: FetchPartitionResult, content: bytes) -> FetchPartitionResult:
+        partition.counters.replica_bytes_out += len(content)
+        return result._replace(records=content)
 
     def answered(self) -> None:
         for progress, watermark in self._sending:

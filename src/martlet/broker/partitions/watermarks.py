@@ -100,14 +100,9 @@ class Watermarks:
         """Up to where this replica counts by itself."""
         return self._log.durability.flushed_offset if self._flush.policy.before_acknowledge else self._log.end_offset
 
-    @property
-    def last_stable_offset(self) -> int:
-        """Everything below is committed and belongs to no transaction that is open or not yet known to be decided."""
-        return self._log.last_stable_offset
-
     def readable_end(self, isolation: int) -> int:
         """Where a reader of that isolation level has to stop."""
-        return self._log.high_watermark if isolation == READ_UNCOMMITTED else self.last_stable_offset
+        return self._log.high_watermark if isolation == READ_UNCOMMITTED else self._log.last_stable_offset
 
     def commit(self, offset: int) -> None:
         """Everything below `offset` is committed: call those that wait for it."""

@@ -83,7 +83,7 @@ async def test_readers_of_committed_data_stop_where_the_oldest_open_transaction_
         plain(bench)
         await bench.flush()
         partition = bench.partition()
-        assert (partition.high_watermark, partition.watermarks.last_stable_offset) == (3, 1)
+        assert (partition.high_watermark, partition.log.last_stable_offset) == (3, 1)
         assert partition.watermarks.readable_end(READ_UNCOMMITTED) == 3
         assert partition.watermarks.readable_end(READ_COMMITTED) == 1
         assert offsets_in(read(bench, 0, READ_UNCOMMITTED)) == [0, 1, 2]
@@ -127,10 +127,10 @@ async def test_a_marker_decides_only_when_it_is_committed() -> None:
         partition = bench.partition()
         for follower in (SECOND, THIRD):
             bench.replica_fetch(follower, 1)
-        assert (partition.high_watermark, partition.watermarks.last_stable_offset) == (1, 0)
+        assert (partition.high_watermark, partition.log.last_stable_offset) == (1, 0)
         for follower in (SECOND, THIRD):
             bench.replica_fetch(follower, 2, last_epoch=0)
-        assert (partition.high_watermark, partition.watermarks.last_stable_offset) == (2, 2)
+        assert (partition.high_watermark, partition.log.last_stable_offset) == (2, 2)
 
 
 async def test_an_older_transaction_holds_a_younger_decided_one_back() -> None:
@@ -140,10 +140,10 @@ async def test_an_older_transaction_holds_a_younger_decided_one_back() -> None:
         in_transaction(bench, producer_id=2)
         marker(bench, producer_id=2)
         await bench.flush()
-        assert bench.partition().watermarks.last_stable_offset == 0
+        assert bench.partition().log.last_stable_offset == 0
         marker(bench, producer_id=1)
         await bench.flush()
-        assert bench.partition().watermarks.last_stable_offset == bench.partition().high_watermark == 4
+        assert bench.partition().log.last_stable_offset == bench.partition().high_watermark == 4
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
@@ -190,6 +190,48 @@ async def test_an_open_transaction_is_known_after_a_restart_and_after_a_truncati
         again.table.get("orders", 0)
         await again.flush()
         partition = again.partition()
-        assert (partition.high_watermark, partition.watermarks.last_stable_offset) == (3, 2)
+        assert (partition.high_watermark, partition.log.last_stable_offset) == (3, 2)
         partition.followed_log.truncate_to(1, again.clock.now_ms())
-        assert (partition.high_watermark, partition.watermarks.last_stable_offset) == (1, 0)
+        assert (partition.high_watermark, partition.log.last_stable_offset) == (1, 0)
+
+
+def aborted_in(answer: FetchAnswer) -> list[tuple[int, int]]:
+    return [(one.producer_id, one.first_offset) for one in answer.result.aborted_transactions or ()]
+
+
+async def test_readers_of_committed_data_get_the_aborted_transactions_of_what_they_get_and_no_others() -> None:
+    async with replica_table() as bench:
+        led_alone(bench)
+        for number in range(3):  # offsets 3n (data), 3n + 1 (abort), 3n + 2 (plain)
+            in_transaction(bench, producer_id=number)
+            marker(bench, is_commit=False, producer_id=number)
+            plain(bench)
+        await bench.flush()
+        assert aborted_in(read(bench, 0, READ_COMMITTED)) == [(0, 0), (1, 3), (2, 6)]
+        assert aborted_in(read(bench, 5, READ_COMMITTED)) == [(2, 6)]
+        only_first = bench.fetch(FetchPartition(0, -1, 0, partition_max_bytes=1), isolation_level=1, max_wait_ms=0)
+        assert offsets_in(only_first) == [0]
+        assert aborted_in(only_first) == [(0, 0)]
+        assert read(bench, 0, READ_UNCOMMITTED).result.aborted_transactions is None
+
+
+async def test_a_reader_that_begins_inside_an_aborted_transaction_hears_of_it() -> None:
+    async with replica_table() as bench:
+        led_alone(bench)
+        in_transaction(bench)
+        in_transaction(bench, sequence=1)
+        marker(bench, is_commit=False)
+        await bench.flush()
+        assert aborted_in(read(bench, 1, READ_COMMITTED)) == [(PRODUCER, 0)]
+        assert aborted_in(read(bench, 2, READ_COMMITTED)) == [(PRODUCER, 0)], "the marker ends it at the reader"
+
+
+async def test_committed_transactions_are_in_no_list() -> None:
+    async with replica_table() as bench:
+        led_alone(bench)
+        in_transaction(bench)
+        marker(bench)
+        await bench.flush()
+        answer = read(bench, 0, READ_COMMITTED)
+        assert offsets_in(answer) == [0, 1]
+        assert aborted_in(answer) == []
