@@ -44,7 +44,7 @@ class DiskFile(Protocol):
         ...
 
     def is_cached(self, position: int, size: int) -> bool:
-        """Whether a `pread` of this range would return without waiting for the device, as far as can be told."""
+        """Whether a `pread` of this range would return without waiting for the device, as far as is known."""
         ...
 
     def pread_now(self, size: int, position: int) -> bytes | None:

@@ -215,7 +215,7 @@ ERROR_TABLE: dict[ErrorCode, ErrorInfo] = {
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: ErrorInfo(
         "This version of the request cannot carry that compression.", False, False
     ),
-    ErrorCode.STALE_BROKER_EPOCH: ErrorInfo("The broker has been registered anew.", False, False),
+    ErrorCode.STALE_BROKER_EPOCH: ErrorInfo("The broker has been registered again.", False, False),
     ErrorCode.OFFSET_NOT_AVAILABLE: ErrorInfo("A new leader does not know the latest offset yet.", True, False),
     ErrorCode.MEMBER_ID_REQUIRED: ErrorInfo("Join again with the member id given.", False, False),
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: ErrorInfo("The preferred leader is not available.", True, False),
@@ -295,7 +295,7 @@ class DirectoryInUse(StorageFailure):
 
 
 class MembershipRefused(MartletError):
-    """This process cannot be, or no longer be, the broker it was started as; somebody else is, or its data is not."""
+    """This process cannot be, or no longer be, the broker it was started as: another process is, or has the data."""
 
 
 class InvariantViolation(MartletError):

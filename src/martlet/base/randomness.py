@@ -1,6 +1,6 @@
 """The randomness port and the id source built on it.
 
-Whoever needs chance or a fresh id is handed one of these; nothing in Martlet calls `random`, `uuid` or
+What needs chance or a fresh id is given one of these; nothing in Martlet calls `random`, `uuid` or
 `secrets` directly, so a simulated run replays from its seed.
 """
 
@@ -45,7 +45,7 @@ class SystemRandomness:
 
 
 class IdSource:
-    """Makes ids nobody else has made: version 4 UUIDs from the given randomness."""
+    """Makes ids that no other process has made: version 4 UUIDs from the given randomness."""
 
     __slots__ = ("_randomness",)
 

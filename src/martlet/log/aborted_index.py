@@ -1,7 +1,7 @@
 """The aborted transactions of one segment: what a reader of committed data has to leave out.
 
 Rules: entries and their file only. An entry belongs to the segment that holds the abort marker. Like other index files
-this one is written at roll, checkpoint and close. Unlike them it is believed without a look at the log, so it says
+this one is written at roll, checkpoint and close. Unlike them it is believed without reading the log, so it says
 itself whether it is whole.
 
 How it works: Kafka's `.txnindex`, big-endian, 34 bytes an entry: i16 version 0, i64 producer id, i64 first offset, i64

@@ -10,8 +10,8 @@ bit 6; the base timestamp is then the deadline, as in Kafka), a later one drops 
 A transaction's marker gets such a deadline when none of its data came before it (`transaction_cleaning`), and goes when
 that has passed. Batches whose records cannot be opened and control batches of other kinds stay as they are.
 
-Invariants: (1) of every key the last record survives, unless it is a tombstone past its deadline; (2) cleaning twice is
-cleaning once.
+Invariants: CLEAN-1 of every key the last record survives, unless it is a tombstone past its deadline; CLEAN-2 cleaning
+twice is cleaning once.
 Proved by: tests/unit/log/test_compaction.py, tests/properties/test_log_compaction.py
 """
 
@@ -31,7 +31,7 @@ _DIGEST_BYTES: Final = 16
 
 
 def key_digest(key: bytes) -> bytes:
-    """A key by a name of fixed size; two keys share one with a chance nobody will live to see."""
+    """A key by a name of fixed size; two keys share one with a chance that can be neglected."""
     return blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 

@@ -2,13 +2,13 @@
 
 A batch's checksum covers neither its base offset nor its leader epoch, because the broker stamps them. What protects
 them is that they follow: a log hands out offsets without gaps, so each batch begins where the one before it ends, and
-the last one of a segment ends where the next segment begins. Every walk over batches, whoever makes it, asks here.
+the last one of a segment ends where the next segment begins. Every walk over batches asks here.
 
 Gaps are allowed only where they are known. Compaction takes whole batches away; and an operator may have accepted that
 damaged messages are lost (`martlet log check --repair`). Both are written down in the partition's `known-gaps` file
 before they can be met in the log.
 
-Invariants: (1) a batch that does not fit is never given to a reader; (2) without the file no gap is known.
+Invariants: ORDER-1 a batch that does not fit is never given to a reader; ORDER-2 without the file no gap is known.
 Proved by: tests/unit/log/test_batch_order.py, tests/unit/log/test_batch_survey.py
 """
 
@@ -93,7 +93,7 @@ def encode_gaps(gaps: KnownGaps) -> bytes:
 
 
 def decode_gaps(content: bytes) -> KnownGaps:
-    """The inverse of `encode_gaps`; of a damaged file nothing is believed (I2)."""
+    """The inverse of `encode_gaps`; of a damaged file nothing is believed (ORDER-2)."""
     lines = content.decode("ascii", errors="replace").split("\n")
     if lines[:1] != [_VERSION] or lines[-2:] != ["end", ""]:
         return NO_GAPS

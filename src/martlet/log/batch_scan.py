@@ -3,8 +3,8 @@
 Rules: reads only, decides nothing: it stops at the first bytes that are no batch, or a batch that does not follow, and
 says why. What lies behind that is for `batch_survey` to find out.
 
-Invariants: (1) every batch given out is whole, of our magic and in order (`batch_order`); (2) with `check_crc` its
-checksum holds; (3) `position` and `next_offset` are where the last good batch ends.
+Invariants: SCAN-1 every batch given out is whole, of our magic and in order (`batch_order`); SCAN-2 with `check_crc`
+its checksum holds; SCAN-3 `position` and `next_offset` are where the last good batch ends.
 """
 
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ class BatchScan:
 
 
 def shape_fault(header: BatchHeader, room_bytes: int) -> str | None:
-    """Why these bytes are no whole batch, with so many of them up to the end of the file."""
+    """Why these bytes are no whole batch, with `room_bytes` up to the end of the file."""
     size = header.batch_length + 12
     if header.magic != MAGIC or size < HEADER_BYTES:
         return "there is no batch"

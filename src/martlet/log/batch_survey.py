@@ -3,14 +3,14 @@
 Rules: reads only. Every batch given out is whole, matches its checksum and fits between its neighbours. All the rest is
 in `damage`, stretch by stretch, each with the offsets that cannot be read because of it.
 
-How it works: each batch is looked at together with the one behind it, because base offset and leader epoch are not
+How it works: each batch is judged together with the one behind it, because base offset and leader epoch are not
 covered by the checksum. When two neighbours contradict each other, the one that also contradicts its other neighbour is
 at fault. Where there is no batch at all, the length that stands there is tried first; when it leads nowhere, the bytes
 are searched for the next batch that is whole and could be this log's.
 
-Invariants: (1) sound batches and stretches of damage cover the file from `position` to its end without overlap; (2) the
-offsets of both cover all from where the walk began to where it ends, but for known gaps; (3) a batch whose offset
-cannot be relied on is never called sound.
+Invariants: SURV-1 sound batches and stretches of damage cover the file from `position` to its end without overlap;
+SURV-2 the offsets of both cover all from where the walk began to where it ends, but for known gaps; SURV-3 a batch
+whose offset cannot be relied on is never called sound.
 Proved by: tests/unit/log/test_batch_survey.py
 """
 
@@ -105,7 +105,7 @@ class BatchSurvey:
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
         order = self._order
-        found = self._look(self.position)
+        found = self._batch_at(self.position)
         while self.position < self._end:
             header = found.header
             if header is None:
@@ -113,7 +113,7 @@ class BatchSurvey:
                 self.position, found = self._next_whole(self.position)
                 continue
             size = header.batch_length + LENGTH_OVERHEAD_BYTES
-            following = self._look(self.position + size)
+            following = self._batch_at(self.position + size)
             fault = order.fault(header)
             if fault is not None or following.header is None or not _agree(header, following.header):
                 fault = self._misfit(header, following.header, fault)
@@ -163,7 +163,7 @@ class BatchSurvey:
             return f"offset {header.base_offset} comes before offset {following.base_offset}"
         epoch, next_epoch = header.partition_leader_epoch, following.partition_leader_epoch
         if max(0, order.epoch) <= next_epoch < epoch:
-            third = self._look(self.position + header.size + following.size).header
+            third = self._batch_at(self.position + header.size + following.size).header
             if order.epoch >= 0 or third is None or third.partition_leader_epoch < epoch:
                 return f"leader epoch {epoch} comes before {next_epoch}"
         return None
@@ -203,7 +203,7 @@ class BatchSurvey:
 
     # Reading.
 
-    def _look(self, position: int) -> _Found:
+    def _batch_at(self, position: int) -> _Found:
         at = position - self._window_at
         if at < 0 or at + HEADER_BYTES > len(self._window):
             at = self._load(position, HEADER_BYTES)
@@ -220,14 +220,14 @@ class BatchSurvey:
         return _Found(header) if fault is None else _Found(None, fault)
 
     def _load(self, position: int, size: int) -> int:
-        """Read so many bytes at `position` and some more; returns where they begin in the window."""
+        """Read `size` bytes at `position` and some more; returns where they begin in the window."""
         wanted = max(size, CRC_WINDOW_BYTES)
         self._window = self._file.pread(max(0, min(wanted, self._end - position)), position)
         self._window_at = position
         return 0
 
     def _read(self, position: int, size: int) -> memoryview:
-        """So many bytes at `position`, fewer at the end of the file."""
+        """`size` bytes at `position`, fewer at the end of the file."""
         size = max(0, min(size, self._end - position))
         at = position - self._window_at
         if at < 0 or at + size > len(self._window):
@@ -240,7 +240,7 @@ class BatchSurvey:
         if len(head) == HEADER_BYTES:
             behind = position + read_batch_header(head).size
             if position + HEADER_BYTES <= behind < self._end:
-                found = self._look(behind)
+                found = self._batch_at(behind)
                 if found.header is not None and self._can_follow(found.header.base_offset):
                     return behind, found
         at = position + 1
@@ -251,7 +251,7 @@ class BatchSurvey:
             while hit >= 0:
                 place = hit - _MAGIC_AT
                 if self._could_be_batch(window, place, start + place):
-                    found = self._look(start + place)
+                    found = self._batch_at(start + place)
                     if found.header is not None:
                         return start + place, found
                 hit = window.find(_MAGIC_BYTE, hit + 1)

@@ -1,11 +1,11 @@
-"""Looks at a log directory that no broker uses and tells everything that is wrong in it.
+"""Checks a log directory that no broker uses and reports everything that is wrong in it.
 
-Rules: reads only, and all of it. What a start says lazily or mends silently is told here at once: damaged and missing
-messages, and damaged helper files (indexes, snapshots, checkpoints), of which a start takes no notice but time. What a
-killed process may leave, an unfinished last write, is no fault.
+Rules: reads only, and all of it. What a start says lazily or mends silently is reported here at once: damaged and
+missing messages, and damaged helper files (indexes, snapshots, checkpoints), of which a start takes no notice but time.
+What a killed process may leave, an unfinished last write, is no fault.
 
 How it works: every segment is surveyed (`batch_survey`); what its batches say (`segment_facts`) is compared with the
-next segment and with each file beside it.
+next segment and with each of its helper files.
 Proved by: tests/unit/log/test_check.py, tests/broker/test_damage_matrix.py
 """
 
@@ -273,7 +273,7 @@ class _PartitionCheck:
     def _damage(self, segment: Segment, damage: Damage, *, is_end_lost: bool) -> Finding:
         first, following = damage.first_offset, damage.next_offset
         if first == following:
-            consequence = "the next start cuts the log there; what is cut off is kept beside it"
+            consequence = "the next start cuts the log there; what is cut off is kept in a file of its own"
             return Finding(
                 FindingKind.LOST, segment.path, damage.what, consequence, self._partition, damage.position, first, first
             )
@@ -373,7 +373,7 @@ class _PartitionCheck:
             yield from self._rebuilt(PARTITION_METADATA, names, str(error), consequence)
         content = self._read(KNOWN_GAPS)
         if KNOWN_GAPS in names and encode_gaps(decode_gaps(content)) != content:
-            consequence = "offsets that are missing for a reason look lost"
+            consequence = "offsets that are missing for a reason seem lost"
             yield from self._rebuilt(KNOWN_GAPS, names, "the file is damaged", consequence)
 
     def _check_epoch_file(self, names: set[str]) -> Iterator[Finding]:

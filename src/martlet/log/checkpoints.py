@@ -1,6 +1,6 @@
 """The small text files of a log directory, in Kafka's formats: checkpoints and a partition's topic id.
 
-Rules: text in, values out, nothing else; whoever reads decides what a broken file means. Every file is written whole
+Rules: text in, values out, nothing else; the reader decides what a broken file means. Every file is written whole
 by `Disk.replace_file`, so a broken one was damaged at rest.
 
 How it works: a checkpoint is a version line `0`, a line with the number of entries, then one entry a line, the fields
@@ -50,7 +50,7 @@ def decode_epochs(content: bytes) -> list[tuple[int, int]]:
 
 
 def encode_topic_id(topic_id: TopicId) -> bytes:
-    """The content of `partition.metadata`: as Kafka writes it, and a line more, which Kafka does not look at.
+    """The content of `partition.metadata`: as Kafka writes it, and a line more, which Kafka ignores.
 
     A topic id with one wrong letter is another topic's, and the log would be put aside as that one's.
     """

@@ -7,11 +7,11 @@ How it works: the first pass notes the latest offset of each key in the part not
 (`KEYS_MAX`): memory is bounded, and what did not fit is left to the next plan. The second pass rewrites all segments up
 to there, neighbours together while they fit into one. A group that loses nothing is left alone.
 
-Invariants: (1) of every key the last record below the high watermark survives (or was a tombstone past its deadline);
-(2) offsets and order stay, and the last batch of every group stays, emptied if need be, so that the end of the log can
-be reached; (3) the last batch of every producer stays, so that its sequence numbers survive a rebuild; (4) a record of
-an aborted transaction takes no committed record's place; (5) while data of an aborted transaction may be left anywhere,
-the index says that it is aborted.
+Invariants: COMPACT-1 of every key the last record below the high watermark survives (or was a tombstone past its
+deadline); COMPACT-2 offsets and order stay, and the last batch of every group stays, emptied if need be, so that the
+end of the log can be reached; COMPACT-3 the last batch of every producer stays, so that its sequence numbers survive a
+rebuild; COMPACT-4 a record of an aborted transaction takes no committed record's place; COMPACT-5 while data of an
+aborted transaction may be left anywhere, the index says that it is aborted.
 Proved by: tests/unit/log/test_compaction.py, tests/properties/test_log_compaction.py
 """
 

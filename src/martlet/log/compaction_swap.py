@@ -13,8 +13,8 @@ Every step is made durable before the next is taken. After a crash a `.cleaned` 
 carried through: the segments it replaces are those that begin within its offsets, because a compacted file always
 keeps the last batch of its group, emptied if need be.
 
-Invariants: (1) at every instant the directory holds every surviving record in one of the states above; (2) doing the
-remaining steps twice does no harm.
+Invariants: SWAP-1 at every instant the directory holds every surviving record in one of the states above; SWAP-2 doing
+the remaining steps twice does no harm.
 Proved by: tests/unit/log/test_compaction.py, tests/properties/test_log_compaction.py
 """
 

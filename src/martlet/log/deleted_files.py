@@ -41,7 +41,7 @@ class DeletedFiles:
         self._files += [_DeletedFile(now_ms, path, start_offset) for path in paths]
 
     def remove_due(self, now_ms: int, delay_ms: int) -> int:
-        """Give back the space of those deleted so long ago; returns how many files went."""
+        """Give back the space of those deleted `delay_ms` ago or earlier; returns how many files went."""
         waiting, count = [], 0
         for file in self._files:
             is_due = now_ms - file.at_ms >= delay_ms

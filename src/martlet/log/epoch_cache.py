@@ -2,10 +2,10 @@
 
 Rules: pure; `PartitionLog` writes the content to `leader-epoch-checkpoint` before its recovery point moves.
 
-Invariants: (1) epochs strictly increase, start offsets never decrease; (2) an entry stays although no record carries
-its epoch: a leader that wrote nothing is part of the history (KAFKA-20961); (3) cut at the log's end, the entries that
-start there go too, so that two replicas with conflicting empty epochs can agree again (KAFKA-10706); (4) apart from
-entries without records, the cache is what the batches in the log say.
+Invariants: EPOCH-1 epochs strictly increase, start offsets never decrease; EPOCH-2 an entry stays although no record
+carries its epoch: a leader that wrote nothing is part of the history (KAFKA-20961); EPOCH-3 truncated at the log's end,
+the entries that start there go too, so that two replicas with conflicting empty epochs can agree again (KAFKA-10706);
+EPOCH-4 apart from entries without records, the cache is what the batches in the log say.
 Proved by: tests/unit/log/test_epoch_cache.py, tests/properties/test_log_model.py
 """
 
@@ -87,12 +87,12 @@ class EpochCache:
         return self.entries[following - 1].epoch if following else NO_LEADER_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the epochs that start at or after `end_offset` (I3)."""
-        self._cut_while(lambda entry: entry.start_offset >= end_offset)
+        """Forget the epochs that start at or after `end_offset` (EPOCH-3)."""
+        self._drop_while(lambda entry: entry.start_offset >= end_offset)
 
     def drop_beyond(self, end_offset: int) -> None:
-        """Forget the epochs that start after `end_offset`; those at it stay, for a log that simply ends there (I2)."""
-        self._cut_while(lambda entry: entry.start_offset > end_offset)
+        """Forget the epochs that start after `end_offset`; those at it stay: the log just ends there (EPOCH-2)."""
+        self._drop_while(lambda entry: entry.start_offset > end_offset)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget what lies before `start_offset`; the epoch in force there now starts there."""
@@ -102,7 +102,7 @@ class EpochCache:
             return
         if entries[covering].start_offset < start_offset:
             entries[covering] = EpochEntry(entries[covering].epoch, start_offset)
-        # Of several that start there only the newest can have records, yet all are history (I2).
+        # Of several that start there only the newest can have records, yet all are history (EPOCH-2).
         first = covering
         while first > 0 and entries[first - 1].start_offset == start_offset:
             first -= 1
@@ -115,10 +115,10 @@ class EpochCache:
             self.entries.clear()
             self._changed()
 
-    def _cut_while(self, doomed: Callable[[EpochEntry], bool]) -> None:
+    def _drop_while(self, is_beyond: Callable[[EpochEntry], bool]) -> None:
         entries = self.entries
         before = len(entries)
-        while entries and doomed(entries[-1]):
+        while entries and is_beyond(entries[-1]):
             entries.pop()
         if len(entries) != before:
             self._changed()

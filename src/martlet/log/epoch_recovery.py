@@ -1,7 +1,7 @@
 """The leader epochs of a log being opened, from the file that remembers them and the batches that prove them.
 
 Rules: batches that were checked count more than the file, the file more than nothing. Entries without records can only
-come from the file, so they are kept wherever the batches leave room for them.
+come from the file, so they are kept wherever the batches allow them.
 
 How it works: the file is complete for everything below the recovery point. Above it stands what the checked batches
 say. What the file says beyond that may speak of batches that are lost. When the file is missing, damaged, or begins
@@ -51,7 +51,7 @@ def recover_epochs(
 
 
 def _silent(on_disk: Entries, found: Entries, end_offset: int) -> Entries:
-    """Entries of leaders that wrote nothing: where they begin, a later one wrote the next record, or nobody yet."""
+    """Entries of leaders that wrote nothing: where they begin, a later one wrote the next record, or none has yet."""
     latest = found[-1][0] if found else -1
     return [
         (epoch, start)

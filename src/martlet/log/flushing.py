@@ -5,10 +5,10 @@
     durability.complete_flush(ticket)        on the loop: `flushed_offset` moves up
 
 A checkpoint goes the same way: index files and leader epochs first, then the recovery point may be written down. The
-two are apart because an acknowledgement waits for the first and nobody waits for the second.
+two are apart because acknowledgements wait for the first only.
 
-Invariants: (1) a batch counts as flushed when its file and the directory entry of its file are synced; (2) after a
-failed sync nothing of this log is ever called flushed again: what a device did with the data is then unknown
+Invariants: FLUSH-1 a batch counts as flushed when its file and the directory entry of its file are synced; FLUSH-2
+after a failed sync nothing of this log is ever called flushed again: what a device did with the data is then unknown
 and a second sync that succeeds proves nothing.
 Proved by: tests/unit/log/test_flushing.py, tests/properties/test_log_model.py
 """
@@ -29,7 +29,7 @@ class SyncHealth:
         self.failure: str | None = None
 
     def check(self) -> None:
-        """Raise StorageFailure when a sync has failed before (I2)."""
+        """Raise StorageFailure when a sync has failed before (FLUSH-2)."""
         if self.failure is not None:
             raise StorageFailure(f"the log takes no more syncs: {self.failure}")
 

@@ -1,8 +1,8 @@
 """All logs of one directory: finding them at start, creating and deleting them, checkpoints, the clean stop.
 
 Rules: knows partitions by name and nothing about topics, leaders or replicas. One process uses a directory at a time;
-whoever opens it makes sure of that. A partition that does not open is set aside in `failures` with its files as they
-are: nothing is ever deleted because something about it cannot be read.
+the process that opens it makes sure of that. A partition that does not open is set aside in `failures` with its files
+as they are: nothing is ever deleted because something about it cannot be read.
 
 How it works: four checkpoint files hold one offset per partition each, in Kafka's text format: up to where the log was
 flushed (recovery starts there), where it starts, up to where it was compacted, and its high watermark. They are written
@@ -15,8 +15,8 @@ everybody concerned knows. A log that the device did not let us open is neither 
 log whose directory is gone, though the checkpoints say that it held something, is a failure like a damaged one: offsets
 that were handed out must not be handed out again.
 
-Invariants: (1) a recovery point on disk is never above what was flushed; (2) a start offset on disk is never above the
-recovery point on disk; (3) the marker exists only while all logs are closed and durable.
+Invariants: LDIR-1 a recovery point on disk is never above what was flushed; LDIR-2 a start offset on disk is never
+above the recovery point on disk; LDIR-3 the marker exists only while all logs are closed and durable.
 Proved by: tests/unit/log/test_log_directory.py
 """
 
@@ -83,7 +83,7 @@ class DirectoryCheckpoint:
         noted = "".join(f"{name}\n" for name in self.asides).encode()
         if (self.disk.read_file(f"{self.path}/{ASIDE_NOTED}") or b"") != noted:
             self.disk.replace_file(f"{self.path}/{ASIDE_NOTED}", noted)
-        # In this order and cut like this, a start offset never stands above its recovery point (I2).
+        # In this order and cut like this, a start offset never stands above its recovery point (LDIR-2).
         starts = {name: min(start, self.recovery_points[name]) for name, start in self.log_start_offsets.items()}
         for name, offsets in (
             (RECOVERY_POINTS, self.recovery_points),
@@ -184,7 +184,7 @@ class LogDirectory:
             disk.sync_directory(path)
 
     def loss_is_known(self) -> None:
-        """Whoever counted on what these logs held knows that something is missing, if it is."""
+        """The cluster knows that something of these logs is missing, if it is."""
         self._disk.remove(f"{self.path}/{LOSS_FOUND}")
 
     def get(self, partition: TopicPartition) -> PartitionLog | None:
@@ -224,7 +224,7 @@ class LogDirectory:
             self._deleted.append(target)
 
     def set_aside(self, partition: TopicPartition) -> str | None:
-        """Stop serving a log nobody owns but keep its files, under the name returned, for an operator to look at."""
+        """Stop serving a log without an owner but keep its files, under the name returned, for an operator."""
         self._forget(partition)
         return self._move_aside(partition, STRAY_DIRECTORY)
 
@@ -280,7 +280,7 @@ class LogDirectory:
     def close(self, *, clean: bool = True) -> None:
         """Stop using the directory; with `clean` everything is made durable and marked so, if that succeeds.
 
-        Raises DiskFull when there is no space for the checkpoint: the next start looks at the logs, as after a crash.
+        Raises DiskFull when there is no space for the checkpoint: the next start checks the logs, as after a crash.
         """
         if not clean:
             self._logs.clear()

@@ -42,7 +42,7 @@ class LogSlice(NamedTuple):
         return None if self.unchecked is not None else self.file.pread_now(self.size, self.position)
 
     def is_quick(self) -> bool:
-        """Whether `read` neither waits for the device, as far as can be told, nor has anything to check."""
+        """Whether `read` neither waits for the device, as far as is known, nor has anything to check."""
         return self.unchecked is None and (self.file is None or self.file.is_cached(self.position, self.size))
 
 

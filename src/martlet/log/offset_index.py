@@ -8,8 +8,8 @@ How it works: an entry says that a batch whose last offset is `base + relative_o
 8 bytes big-endian, i32 relative offset and i32 position, as Kafka's `.index`; in memory two arrays, so that a
 lookup is one bisection in C.
 
-Invariants: (1) offsets and positions both strictly increase; (2) entries up to `persisted` are in the
-file, and with `has_excess` more that must go.
+Invariants: OIDX-1 offsets and positions both strictly increase; OIDX-2 entries up to `persisted` are in the file, and
+with `has_excess` more that must go.
 """
 
 from array import array
@@ -77,7 +77,7 @@ class OffsetIndex:
 
 
 def decode_offset_index(content: bytes, *, log_bytes: int, check: bool = True) -> OffsetIndex:
-    """The index of a file's content; with `check` as far as it can be one of a log file of `log_bytes` (I1).
+    """The index of a file's content; with `check` as far as it can be one of a log file of `log_bytes` (OIDX-1).
 
     Without, it costs no time per entry worth mentioning, and a wrong entry is found out when it is used.
     """

@@ -21,7 +21,7 @@ class LogOptions:
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * _DAY_MS
     segment_jitter_ms: int = 0
-    """Up to so much earlier than after `segment_ms` a segment is sealed."""
+    """A segment is sealed up to this much earlier than after `segment_ms`."""
     index_interval_bytes: int = 4096
     retention_ms: int = 7 * _DAY_MS
     retention_bytes: int = UNLIMITED
@@ -44,5 +44,5 @@ class LogOptions:
 
     @property
     def bounds_past_timestamps(self) -> bool:
-        """Whether records may be too old, which only a look at each of them tells."""
+        """Whether records may be too old, which only reading each of them tells."""
         return not self.log_append_time and self.timestamp_before_max_ms < FOREVER_MS

@@ -1,8 +1,8 @@
 """Producer state as a file: the format, and the snapshot files of a partition.
 
 Rules: a snapshot saves a scan, it never is the truth; one that cannot be read is removed and the log read instead.
-Therefore snapshots are not synced. They must however never outlive the history they describe: whoever cuts the log
-removes the snapshots beyond the cut, durably, before appending again.
+Therefore snapshots are not synced. They must however never outlive the history they describe: a truncation
+removes the snapshots beyond it, durably, before anything is appended again.
 
 How it works: Kafka's layout, big-endian: i16 version 1, u32 CRC-32C of all that follows, i32 count, then per entry i64
 producer id, i16 epoch, i32 last sequence, i64 last offset, i32 offset delta, i64 timestamp, i32 coordinator epoch, i64
@@ -134,10 +134,10 @@ class ProducerSnapshots:
 
     def remove_beyond(self, offset: int) -> bool:
         """Remove the snapshots after `offset`; whether there were any, which the caller then makes durable."""
-        doomed = [other for other in self._offsets if other > offset]
-        for other in doomed:
+        obsolete = [other for other in self._offsets if other > offset]
+        for other in obsolete:
             self._remove(other)
-        return bool(doomed)
+        return bool(obsolete)
 
     def remove_before(self, offset: int) -> None:
         """Remove the snapshots before `offset`, where the log now begins."""

@@ -197,7 +197,7 @@ class ProducerStates:
         self._entries, self.transactions = dict(other.items()), other.transactions
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have not written for so long; returns how many."""
+        """Forget producers that have not written for that long; returns how many."""
         expired = [
             producer_id
             for producer_id, entry in self._entries.items()

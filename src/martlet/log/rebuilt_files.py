@@ -1,4 +1,4 @@
-"""Files beside a log that can be made again from its messages: one that cannot be read is the same as none.
+"""Helper files of a log that can be made again from its messages: one that cannot be read is the same as none.
 
 Such a file saves work and is never the truth, so a device or a permission that keeps it from us costs what its absence
 costs and nothing else. Files that say what no message says, as the recovery floor does, are not read this way.

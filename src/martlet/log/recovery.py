@@ -5,16 +5,16 @@ segment, however much the log holds. After a crash it also reads everything past
 
 How it works. Below the recovery point everything was synced and has been acknowledged; past it, pages may be missing,
 zero or torn, and whole files may be gone. So the batches past it are checked one by one, and at the first that does not
-hold the log is cut, later segments included; what is cut and was more than an unfinished write is kept beside the log.
+hold the log is cut, later segments included; what is cut and was more than an unfinished write is kept in a file.
 A fault below it, and any fault after a clean stop, is damage to acknowledged data. It stays where it is: the segment
 notes which offsets cannot be read, and all others can. Only where the end of the log is in doubt does it not open. When
 the recovery point itself cannot be read, only the very end of the log may be cut. A killed process leaves at most the
 beginning of its last write; a log that was cut by more, or that ends below what was committed, says that it is damaged:
 it lacks what others may count on.
 
-Invariants: (1) nothing below the recovery point is ever cut; (2) what is cut, and snapshots of it, are gone durably
-before the log is used; (3) producer state and epochs are those of the sound batches that are left; (4) no offset that
-was handed out below the recovery point is ever handed out again.
+Invariants: REC-1 nothing below the recovery point is ever cut; REC-2 what is cut, and snapshots of it, are gone durably
+before the log is used; REC-3 producer state and epochs are those of the sound batches that are left; REC-4 no offset
+that was handed out below the recovery point is ever handed out again.
 Proved by: tests/unit/log/test_recovery.py, tests/properties/test_log_model.py
 """
 
@@ -109,7 +109,7 @@ def load_log(
 ) -> LoadedLog:
     """Everything of a partition's directory; raises LogDamaged when it is in doubt where the log ends.
 
-    `on_damage` is called before anything is cut that was whole once: afterwards nobody can see that it was there.
+    `on_damage` is called before anything is cut that was whole once: afterwards there is no trace of it.
     """
     entries = disk.list_directory(directory)
     if finish_swaps(disk, directory, entries):
@@ -238,7 +238,7 @@ class _Recovery:
         return Segment.create(self._disk, self._directory, start, index_interval_bytes=interval, gaps=self.gaps)
 
     def _resume(self) -> None:
-        """Go on as a clean stop left the log; only the last few batches are looked at."""
+        """Go on as a clean stop left the log; only the last few batches are read."""
         segment, ended_at = self._segments[-1], self._checkpoint.recovery_point
         segment.epochs = EpochCache([(max(0, self._latest_epoch_on_disk()), 0)])
         position, self._first_checked_offset = last_indexed(segment)
@@ -255,7 +255,7 @@ class _Recovery:
         self._producers = self._producers_at(self._end_offset)
 
     def _resume_damaged(self, segment: Segment, survey: BatchSurvey, ended_at: int | None) -> None:
-        """Go on where the log ended, with what is sound, if it is certain where that was (I4)."""
+        """Go on where the log ended, with what is sound, if it is certain where that was (REC-4)."""
         last = survey.damage[-1]
         is_end_lost = last.next_offset > survey.next_offset or last.end == segment.size > last.position
         is_certain = ended_at is not None and (not is_end_lost or last.end > last.position or self._is_end_agreed())
@@ -357,21 +357,21 @@ class _Recovery:
         return is_certain and (trusted is None or damage.first_offset < trusted >= damage.next_offset)
 
     def _cut(self, number: int, position: int, *, is_worth_keeping: bool) -> None:
-        """End the log at `position` of segment `number`; what was whole once is kept beside it."""
+        """End the log at `position` of segment `number`; what was whole once is kept in a file."""
         segments = self._segments
         if is_worth_keeping:
             self._keep_cut(segments[number], position)
         self._cut_bytes = segments[number].size - position
         # The newest first: a crash on the way leaves a log that is cut again at the same place.
-        for doomed in reversed(segments[number + 1 :]):
-            self._cut_bytes += doomed.size
-            doomed.files.discard()
+        for obsolete in reversed(segments[number + 1 :]):
+            self._cut_bytes += obsolete.size
+            obsolete.files.discard()
             self._has_removed = True
         del segments[number + 1 :]
         cut_file(segments[number], position)
 
     def _keep_cut(self, segment: Segment, position: int) -> None:
-        """Copy the end of a segment that is about to be cut off, for an operator to look at, if there is space."""
+        """Copy the end of a segment that is about to be cut off, for an operator, if there is space."""
         copy = self._disk.open(f"{segment.path}{_CUT}", create=True)
         try:
             copy.truncate(0)
@@ -394,7 +394,7 @@ class _Recovery:
             raise LogDamaged(f"{self._directory}: the log ends at {end_offset}, before its start {log_start_offset}")
 
     def _clear_up(self) -> None:
-        """Make removals durable before anything is appended (I2)."""
+        """Make removals durable before anything is appended (REC-2)."""
         has_lost_snapshots = self._snapshots.remove_beyond(self._end_offset)
         if has_lost_snapshots or self._cut_bytes or self._has_removed:
             self._disk.sync_directory(self._directory)

@@ -1,8 +1,8 @@
 """Makes a damaged partition whole again at the price of what is lost, by an operator's word.
 
 Rules: only what `check` has found, only where no broker uses the directory, and nothing is destroyed: a file that is
-rewritten or left out stays beside the log under a name that ends in `.damaged`. Offsets are never handed out again: the
-ranges given up are written to `known-gaps` before anything else, and the log goes on behind them.
+rewritten or left out stays in the directory under a name that ends in `.damaged`. Offsets are never handed out again:
+the ranges given up are written to `known-gaps` before anything else, and the log goes on behind them.
 
 How it works: a damaged segment is copied batch by batch, without what is not sound; where the end of a log is lost, an
 empty segment begins where the log must go on; of a directory that is gone only that is made. Helper files are moved

@@ -1,7 +1,7 @@
 """What a follower checks of the batches that its leader sends, before it writes any of them: one walk over the bytes.
 
 Rules: pure. The leader has checked the batches too, but a follower serves to others what it writes here. Everything a
-caller needs of the headers comes out of this walk: nobody reads them a second time.
+caller needs of the headers comes out of this walk: they are not read a second time.
 Proved by: tests/unit/log/test_replicated_batches.py, tests/unit/log/test_partition_log.py
 """
 

@@ -43,7 +43,7 @@ POSITION_MAX: Final = (1 << 31) - 1
 _RECENT_MAX: Final = 32
 _SMALL_BYTES: Final = 8192
 _WALK_BYTES: Final = 4096 + HEADER_BYTES
-# base offset, length, (epoch), magic, (crc, attributes), last offset delta: all that a walk looks at.
+# base offset, length, (epoch), magic, (crc, attributes), last offset delta: all that a walk reads.
 _PLACE: Final = Struct(">qi4xb6xi")
 _LEARNED: Final = (
     "known",
@@ -223,7 +223,7 @@ class Segment:
         while end < self.size:
             place = self.find_place(end)
             if place is None and end > start:
-                return end  # what follows is damaged: its reader will be told
+                return end  # what follows is damaged: its reader gets the error
             size = self.place_at(end).size if place is None else place.size
             if end + size > limit:
                 return end + size if at_least_one and end == start else end
@@ -260,13 +260,13 @@ class Segment:
         limit = min(limit, self.base_offset + RELATIVE_OFFSET_MAX + 1)
         return BatchOrder(next_offset, self.gaps, limit=limit, epoch_max=epoch_max)
 
-    def look_for_damage(self) -> None:
+    def survey_damage(self) -> None:
         """Check all of the file and note what is damaged."""
         with self._unchanged_by_failure():
             self.survey_all()
 
     def note_fault(self, position: int) -> None:
-        """A walk met something wrong at `position` that is not known yet: look at the whole file."""
+        """A walk met something wrong at `position` that is not known yet: survey the whole file."""
         known = self.trust.damage
         self.rebuild_indexes()
         if self.trust.damage == known:

@@ -1,4 +1,4 @@
-"""What the sound batches of one segment say, and whether its neighbours and the files beside it agree with that.
+"""What the sound batches of one segment say, and whether its neighbours and its helper files agree with that.
 
 Rules: pure; `check` reads the files and words the findings.
 
@@ -82,8 +82,8 @@ class SegmentFacts:
         if must_be_whole:
             # Both get their entries together; sealing adds one more to the time index.
             ends_at = entries[-1][0] if entries else -1
-            beside = known.intersection(time_entries[:-1] if is_sealed else time_entries)
-            wrong_index = wrong_index or any(relative > ends_at for _, relative in beside)
+            paired = known.intersection(time_entries[:-1] if is_sealed else time_entries)
+            wrong_index = wrong_index or any(relative > ends_at for _, relative in paired)
             wrong_times = wrong_times or self._lacks_time(time_entries, None if is_sealed else ends_at)
         return wrong_index, wrong_times
 

@@ -2,8 +2,8 @@
 
 Rules: order and lookup only. Sealed segments hold their file and indexes open while they are among the few read last.
 
-Invariants: (1) base offsets strictly increase; (2) there is at least one segment; (3) all but the last are sealed, and
-each ends where the next begins.
+Invariants: SEGL-1 base offsets strictly increase; SEGL-2 there is at least one segment; SEGL-3 all but the last are
+sealed, and each ends where the next begins.
 """
 
 from bisect import bisect_right
@@ -48,7 +48,7 @@ class SegmentList:
         return sum(segment.size for segment in self._segments)
 
     def next_unchecked(self, max_bytes: int) -> LogSlice | None:
-        """What another process wrote and nobody has checked yet, about so many bytes of it; None when there is none."""
+        """What another process wrote and has yet to be checked, about `max_bytes` of it; None when all is checked."""
         for segment in self._segments:
             piece = next_unchecked(segment, max_bytes)
             if piece is not None:

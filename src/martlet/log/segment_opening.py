@@ -74,7 +74,7 @@ def reopen_damaged(segment: Segment, next_offset: int) -> None:
     """Make this the segment to append to, the next batch at `next_offset`, whatever is damaged before that."""
     segment.is_sealed = False
     segment.next_offset = next_offset
-    segment.look_for_damage()
+    segment.survey_damage()
 
 
 def cut_file(segment: Segment, position: int) -> None:

@@ -54,7 +54,7 @@ def next_unchecked(segment: Segment, max_bytes: int) -> LogSlice | None:
     """
     unchecked = segment.trust.unchecked
     if _ends_too_early(segment):
-        segment.look_for_damage()
+        segment.survey_damage()
         raise segment.trust.error_at(segment.size, segment.next_offset, "the file ends too early")
     if unchecked is None or unchecked.checked >= min(unchecked.end, segment.size):
         return None
@@ -62,7 +62,7 @@ def next_unchecked(segment: Segment, max_bytes: int) -> LogSlice | None:
     try:
         stop = segment.cut_before(start + max_bytes, start=start, at_least_one=True)
     except LogDamaged:
-        segment.look_for_damage()
+        segment.survey_damage()
         raise
     epoch_max = EPOCH_MAX if segment.epochs is None else segment.epochs.epoch_max
     return LogSlice(segment.file, start, stop - start, True, unchecked, segment.gaps, epoch_max)
@@ -80,7 +80,7 @@ def find_damage_at(segment: Segment, position: int) -> None:
     """Find out how far the damage at `position` reaches, which a reader has met."""
     is_known = any(damage.position <= position < damage.end for damage in segment.trust.damage)
     if not is_known or not segment.trust.is_surveyed:
-        segment.look_for_damage()
+        segment.survey_damage()
 
 
 def _start_at(segment: Segment, offset: int) -> tuple[int, int]:

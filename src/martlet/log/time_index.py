@@ -1,14 +1,14 @@
 """The sparse index from timestamps to offsets of one segment.
 
-Rules: entries only; the segment decides when one is due. As with the offset index, whoever uses an entry read from disk
-first compares it with the batch it names.
+Rules: entries only; the segment decides when one is due. As with the offset index, a reader that uses an entry from
+disk first compares it with the batch it names.
 
 How it works: an entry says that no record up to `base + relative_offset` is later than `timestamp_ms`, and that the
 batch ending at that offset has this as its greatest. On disk and in memory alike 12 bytes big-endian, i64 timestamp and
 i32 relative offset, as Kafka's `.timeindex`; searched in place, because it is asked rarely and loaded in one read. The
 last entry of a sealed segment holds its greatest timestamp.
 
-Invariants: (1) timestamps strictly increase, offsets never decrease; (2) entries up to `persisted` are in the
+Invariants: TIDX-1 timestamps strictly increase, offsets never decrease; TIDX-2 entries up to `persisted` are in the
 file, and with `has_excess` more that must go.
 """
 
@@ -46,7 +46,7 @@ class TimeIndex:
         return self.entry(len(self) - 1) if self.content else None
 
     def add(self, timestamp_ms: int, relative_offset: int) -> None:
-        """Append an entry unless the last one is as late (I1)."""
+        """Append an entry unless the last one is as late (TIDX-1)."""
         content = self.content
         if not content or timestamp_ms > _ENTRY.unpack_from(content, len(content) - ENTRY_BYTES)[0]:
             content += _ENTRY.pack(timestamp_ms, relative_offset)
@@ -78,7 +78,7 @@ class TimeIndex:
 
 
 def decode_time_index(content: bytes, *, check: bool = True) -> TimeIndex:
-    """The index of a file's content; with `check` as far as it can be one (I1), without found out when used."""
+    """The index of a file's content; with `check` as far as it can be one (TIDX-1), without found out when used."""
     if not check:
         return TimeIndex(content[: len(content) // ENTRY_BYTES * ENTRY_BYTES])
     kept_bytes, previous_timestamp, previous_offset = 0, -(1 << 63) - 1, 0

@@ -1,4 +1,4 @@
-"""What compaction knows of transactions: which data was aborted, and which markers nobody needs any more.
+"""What compaction knows of transactions: which data was aborted, and which markers are not needed any more.
 
 Rules: pure; fed with every batch of the segments that are compacted, in the log's order, from the log's first segment
 on. Only decided transactions are compacted.

@@ -1,13 +1,14 @@
-"""The part of a segment that another process wrote, whose checksums are looked at before anybody is given its bytes.
+"""The part of a segment that another process wrote, whose checksums are checked before its bytes are given out.
 
 What this process appended it has checked on the way in. What it found on disk may have suffered since it was flushed,
 and to check all of it at start would make every restart as long as the log; so it is checked when it is first read,
 and bit by bit in the background.
 
-Invariants: (1) bytes are called checked only when every batch in them was whole, matched its checksum and followed the
-one before; that the first one stands where its segment says so is for the reader to have found out (`Segment.find`);
-(2) remembered are the stretch from the beginning of the file and the one last read: who reads on does not check again,
-who jumps may have to. Readers call from worker threads; each stretch is one value, replaced as a whole.
+Invariants: UNCH-1 bytes are called checked only when every batch in them was whole, matched its checksum and followed
+the one before; that the first one stands where its segment says so is for the reader to have found out
+(`Segment.find`); UNCH-2 remembered are the stretch from the beginning of the file and the one last read: who reads on
+does not check again, who jumps may have to. Readers call from worker threads; each stretch is one value, replaced as a
+whole.
 Proved by: tests/unit/log/test_unchecked_bytes.py
 """
 
@@ -34,7 +35,7 @@ class UncheckedBytes:
 
     @property
     def checked(self) -> int:
-        """Up to which byte all has been looked at."""
+        """Up to which byte all has been checked."""
         return self._checked[0]
 
     @property
@@ -51,7 +52,7 @@ class UncheckedBytes:
         self._last_read = (min(start, self.end), min(stop, self.end))
 
     def all_is_known(self, damage: Iterable[Damage]) -> None:
-        """All has been looked at; these stretches are damaged, and who reads one is told so every time."""
+        """All has been checked; these stretches are damaged, and a reader of one gets the error every time."""
         self._bad = [(stretch.position, stretch.end) for stretch in damage]
         self._checked = (self.end, NO_LIMIT)
 

@@ -1,6 +1,6 @@
 """What a batch from a client must be before it may enter a log.
 
-Rules: looks, changes nothing. Every refusal is an ApiError with the code Kafka uses and a sentence that says what was
+Rules: checks, changes nothing. Every refusal is an ApiError with the code Kafka uses and a sentence that says what was
 wrong, checked in Kafka's order, so that a batch with two faults gets the same answer from both.
 
 How it works: the header and the checksum suffice, records stay closed. They are opened only on compacted topics, where
@@ -19,7 +19,7 @@ from martlet.wire.records.layout import RECORD_BYTES_MIN
 from martlet.wire.records.record import Record, read_records
 
 OPENED_BYTES_MAX: Final = 64 << 20
-"""What the records of one batch may decompress to where a broker has to look inside."""
+"""What the records of one batch may decompress to where a broker has to open them."""
 
 _NO_TIMESTAMP: Final = -1
 _ZSTD_SINCE_VERSION: Final = 7

@@ -1,7 +1,7 @@
 """A thread that owns something and runs calls on it, one after the other, for an event loop.
 
-Rules: it knows nothing of what it runs. It is an ordinary thread, not a daemon: whoever starts it stops it, and it
-finishes what was handed to it before.
+Rules: it knows nothing of what it runs. The owner that starts it stops it, and it finishes what was handed to it
+before. It is a daemon only so that a process which ends without that does not wait for it.
 
 How it works: calls wait in a queue; results travel back through the caller's loop. After each call, and whenever
 the time it last named has passed, the thread runs `settle`, which returns how many seconds it may sleep at most
@@ -77,5 +77,5 @@ def _hand_over(
     try:
         loop.call_soon_threadsafe(deliver)
     except RuntimeError:
-        # The loop was closed while the call ran; nobody waits for the answer any more.
+        # The loop was closed while the call ran; no caller waits for the answer any more.
         return

@@ -227,13 +227,13 @@ def first_flexible_version(api_key: int) -> int:
 
 
 def is_flexible(api_key: int, version: int) -> bool:
-    """Whether this version of the API carries tagged fields; False for keys and versions nobody has defined yet."""
+    """Whether this version of the API carries tagged fields; False for keys and versions that are not defined yet."""
     facts = API_FACTS.get(api_key)
     return facts is not None and facts.first_flexible_version <= version <= facts.newest_version
 
 
 def api_name(api_key: int) -> str:
-    """A name for logs and metrics, also for keys nobody has defined."""
+    """A name for logs and metrics, also for keys that are not defined."""
     try:
         return ApiKey(api_key).name
     except ValueError:

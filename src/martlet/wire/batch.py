@@ -1,6 +1,6 @@
 """The record batch (magic 2): its header, its checksum, the few bytes a broker may rewrite, and building one.
 
-Rules: only the 61 header bytes are understood here; what lies behind them is opaque (`wire/records/` looks inside).
+Rules: only the 61 header bytes are understood here; what lies behind them is opaque (`wire/records/` reads it).
 Everything works on a caller's buffer at a position, so nothing is copied.
 
 How it works: big-endian, the byte positions being those of the wire and of the disk alike.
@@ -14,8 +14,8 @@ How it works: big-endian, the byte positions being those of the wire and of the 
 Attributes: bits 0-2 compression, 3 log append time, 4 transactional, 5 control, 6 delete horizon.
 
 Invariants:
-1. Offset and leader epoch lie before the checksummed part: stamping them never touches the checksum.
-2. A batch's size is `batch_length + 12`; a length below that of a bare header is corrupt, never skipped over.
+BATCH-1 Offset and leader epoch lie before the checksummed part: stamping them never touches the checksum.
+BATCH-2 A batch's size is `batch_length + 12`; a length below that of a bare header is corrupt, never skipped over.
 
 Proved by: tests/unit/wire/test_batch.py, tests/properties/test_records.py
 """
@@ -97,7 +97,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression(self) -> int:
-        """The codec's number; may be one that nobody knows (see `Compression`)."""
+        """The codec's number; may be an unknown one (see `Compression`)."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -143,7 +143,7 @@ def batch_crc(buffer: Buffer, position: int, size: int) -> int:
 
 
 def stamp_batch(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Give the batch its place in the log (I1)."""
+    """Give the batch its place in the log (BATCH-1)."""
     _OFFSET.pack_into(buffer, position, base_offset)
     _EPOCH.pack_into(buffer, position + _EPOCH_AT, leader_epoch)
 
@@ -173,7 +173,7 @@ def end_offset_of(data: Buffer) -> int:
 def iterate_batches(data: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of every whole batch from `position` on; a cut-off batch at the end is left out.
 
-    Raises ApiError(CORRUPT_MESSAGE) on a length that no batch can have (I2). Nothing else is checked.
+    Raises ApiError(CORRUPT_MESSAGE) on a length that no batch can have (BATCH-2). Nothing else is checked.
     """
     end = len(data)
     while position + HEADER_BYTES <= end:

@@ -1,7 +1,7 @@
 """The four codecs in which clients compress the records of a batch.
 
-Rules: whole buffers in and out; nothing here knows batches or records. These calls take long for large input: whoever
-serves others meanwhile runs them in a thread (all of them release the interpreter lock, none shares state).
+Rules: whole buffers in and out; nothing here knows batches or records. These calls take long for large input: a caller
+that serves others meanwhile runs them in a thread (all of them release the interpreter lock, none shares state).
 
 How it works: gzip is one RFC 1952 member; LZ4 is the frame format with independent blocks, the only kind Java reads;
 Zstandard is one frame; Snappy comes in two dresses, bare or in the "xerial" framing of the Java library (a 16-byte
@@ -9,9 +9,9 @@ head, then chunks of i32 length + bare Snappy). Both are read; the framed one is
 because every client reads it.
 
 Invariants:
-1. The output never exceeds `max_bytes`, and no memory beyond it is touched: sizes declared in the input are
+CODEC-1 The output never exceeds `max_bytes`, and no memory beyond it is touched: sizes declared in the input are
    compared with the limit but never believed.
-2. Input that is cut short, of another codec, or followed by something else is refused, never returned in part.
+CODEC-2 Input that is cut short, of another codec, or followed by something else is refused, never returned in part.
 
 Proved by: tests/unit/wire/test_compression.py, tests/unit/wire/test_compression_bombs.py
 """
@@ -83,7 +83,7 @@ def compress(kind: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(kind: int, data: Buffer, *, max_bytes: int) -> bytes:
-    """The original of `data`; raises DecompressionLimit (I1) or ApiError(CORRUPT_MESSAGE) (I2)."""
+    """The original of `data`; raises DecompressionLimit (CODEC-1) or ApiError(CORRUPT_MESSAGE) (CODEC-2)."""
     if kind == Compression.NONE:
         if len(data) > max_bytes:
             raise DecompressionLimit(max_bytes)

@@ -1,6 +1,6 @@
 """What consumers of a classic group tell each other: the subscription of a member and its assignment, as bytes.
 
-The broker carries these bytes without understanding them; it looks inside only where that helps (which topics a group
+The broker carries these bytes without understanding them; it opens them only where that helps (which topics a group
 reads, moving members between the two protocols), so the readers are lenient: they never raise, and answer None for what
 is no such message. A version newer than ours is read as ours, as Kafka does, since new versions only append fields.
 
@@ -96,7 +96,7 @@ def write_subscription(subscription: Subscription) -> bytes:
 
 
 def write_assignment(version: int, partitions: Mapping[str, Sequence[int]], user_data: bytes | None = None) -> bytes:
-    """The assignment; all versions look alike."""
+    """The assignment; all versions are alike."""
     out = bytearray(_INT16.pack(version))
     _write_partitions(out, partitions)
     write_nullable_bytes(out, user_data)

@@ -7,11 +7,11 @@ are left to `wire.primitives`.
 
 Invariants:
 
-1. Before elements of an array are read, their number has been checked against the bytes left (each takes its minimum)
-   and taken off the budget. Tagged fields beyond those that the struct knows count as elements.
-2. Every turn of a loop consumes at least one byte or ends the decoding.
-3. What the generated function may raise on any bytes: ProtocolViolation; struct.error and IndexError, which mean that
-   the data ended; UnicodeDecodeError. `wire.message_codec` turns the last three into the first.
+DECO-1 Before elements of an array are read, their number has been checked against the bytes left (each takes its
+   minimum) and taken off the budget. Tagged fields beyond those that the struct knows count as elements.
+DECO-2 Every turn of a loop consumes at least one byte or ends the decoding.
+DECO-3 What the generated function may raise on any bytes: ProtocolViolation; struct.error and IndexError, which mean
+   that the data ended; UnicodeDecodeError. `wire.message_codec` turns the last three into the first.
 
 Proved by: tests/unit/wire/test_message_bytes.py, tests/properties/test_message_codec.py
 """
@@ -30,7 +30,7 @@ from martlet.wire.layout import FORMAT_BYTES, FieldLayout, StructLayout, class_f
 def compile_decoder(layout: StructLayout, title: str, *, ignore_rest: bool = False) -> Callable[[bytes, int, int], Any]:
     """A function (data, position, object budget) -> message.
 
-    It demands that the message ends where the data does, unless told to ignore what follows.
+    It demands that the message ends where the data does, unless asked to ignore what follows.
     """
     return _write_decoder(layout, ignore_rest=ignore_rest).compile("decode", title)
 

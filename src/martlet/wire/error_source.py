@@ -1,7 +1,7 @@
 """Generates, from a layout, the function that lists the errors in one version of one message.
 
 How it works: only the way to fields whose names end in `error_code` is walked, so that a message without any costs
-nothing, and a large answer one look at each struct that has one. A field that the version or our class lacks tells no
+nothing, and a large answer one check of each struct that has one. A field that the version or our class lacks tells no
 error.
 
 Proved by: tests/unit/wire/test_message_errors.py, tests/broker/test_error_counts.py

@@ -14,9 +14,9 @@ among which are the caller's buffers, parsing one gives views into the caller's 
 v6, 8, 10 and 14 change meaning only.
 
 Invariants:
-1. Only ProtocolViolation leaves a parser, whatever the bytes.
-2. Arrays are bounded by the bytes left and, all together, by `ELEMENTS_MAX`.
-3. A response's records are never null: an empty partition has records of length zero, or librdkafka stops reading.
+FETCH-1 Only ProtocolViolation leaves a parser, whatever the bytes.
+FETCH-2 Arrays are bounded by the bytes left and, all together, by `ELEMENTS_MAX`.
+FETCH-3 A response's records are never null: an empty partition has records of length zero, or librdkafka stops reading.
 
 Proved by: tests/unit/wire/test_fetch_codec.py, tests/properties/test_produce_fetch_codec.py
 """
@@ -243,7 +243,7 @@ def encode_fetch_response(
 
 
 def _write_result_head(out: bytearray, version: int, result: FetchPartitionResult) -> None:
-    """Everything before the bytes of the records, their length included (I3)."""
+    """Everything before the bytes of the records, their length included (FETCH-3)."""
     flexible = version >= _FIRST_FLEXIBLE
     out += _DATA_4.pack(*result[:4]) if version < _FIRST_WITH_LOG_START else _DATA_5.pack(*result[:5])
     aborted = result.aborted_transactions

@@ -8,11 +8,12 @@ the end stays where it is as long as the rest of it fits behind it; only when it
 
 Invariants:
 
-1. 0 ≤ _start ≤ _end ≤ capacity, and `get_buffer()` is never empty.
-2. The buffer grows only when it is full, and then at most doubles: a length a peer merely declares allocates nothing.
-3. The buffer is replaced, never resized, so a view handed out earlier cannot make growing fail.
-4. A frame is valid until its iterator advances or `get_buffer`, `release` or `feed` is called. Whoever needs it longer
-   copies it.
+FRAME-1 0 ≤ _start ≤ _end ≤ capacity, and `get_buffer()` is never empty.
+FRAME-2 The buffer grows only when it is full, and then at most doubles: a length a peer merely declares allocates
+   nothing.
+FRAME-3 The buffer is replaced, never resized, so a view handed out earlier cannot make growing fail.
+FRAME-4 A frame is valid until its iterator advances or `get_buffer`, `release` or `feed` is called. A caller that needs
+   it longer copies it.
 
 A new connection holds nothing, the first bytes cost FIRST_BYTES, a connection that fills its buffer works its way up to
 WORKING_BYTES and further only for larger frames; capacity beyond RETAINED_BYTES goes as soon as the buffer is empty.
@@ -39,7 +40,7 @@ _PREFIX: Final = Struct(">i")
 
 _NO_BUFFER: Final = memoryview(bytearray())
 
-# What the first four bytes of a connection usually are when somebody speaks another protocol to this port.
+# What the first four bytes of a connection usually are when a peer speaks another protocol to this port.
 _STRANGERS: Final = (
     (b"\x16\x03", "a TLS handshake; this listener speaks plain text"),
     (b"GET ", "an HTTP request; this listener speaks the Kafka protocol"),
@@ -127,7 +128,7 @@ class FrameReceiver:
                 self._refuse(length)
             if pending < PREFIX_BYTES + length:
                 return
-            # Before the yield: whoever stops iterating has had this frame.
+            # Before the yield: a caller that stops iterating has had this frame.
             self._start = start + PREFIX_BYTES + length
             yield self._buffer[start + PREFIX_BYTES : self._start]
 

@@ -5,7 +5,7 @@
 
 Rules: the tagged section is there exactly when the version is flexible, with one exception: a response to ApiVersions
 never has it, because the client cannot know yet what the broker speaks. The client id keeps its old 16-bit length even
-in flexible versions. A request of an API or version that nobody has defined is read without the section, which is
+in flexible versions. A request of an API or version that is not defined is read without the section, which is
 enough to answer or to refuse it.
 
 Proved by: tests/unit/wire/test_headers.py, tests/properties/test_message_codec.py

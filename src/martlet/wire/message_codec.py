@@ -6,10 +6,10 @@ milliseconds, the very first time also the import of the schema library (over 10
 
 Invariants:
 
-1. Whatever the bytes, `decode` returns a message or raises ProtocolViolation.
-2. What `decode` allocates is bounded by the number of bytes given and by the object budget: the number of array
+MSG-1 Whatever the bytes, `decode` returns a message or raises ProtocolViolation.
+MSG-2 What `decode` allocates is bounded by the number of bytes given and by the object budget: the number of array
    elements and tagged fields, all levels together, that one message may have.
-3. `decode` gives back what `encode` was given, as far as the version can carry it.
+MSG-3 `decode` gives back what `encode` was given, as far as the version can carry it.
 
 Proved by: tests/unit/wire/test_message_bytes.py, tests/properties/test_message_codec.py
 """

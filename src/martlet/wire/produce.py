@@ -1,6 +1,6 @@
 """Produce (key 0), versions 3-13, written by hand because every batch passes here: both sides, both directions.
 
-Rules: pure bytes to values and back. The records of a partition are never looked at and never copied: parsing gives
+Rules: pure bytes to values and back. The records of a partition are never read and never copied: parsing gives
 views into the caller's buffer, encoding a request gives a list of chunks among which are the caller's buffers.
 
 How it works: two layouts, the old one (3-8) and the flexible one (9-13).
@@ -8,8 +8,8 @@ v5 adds log_start_offset to responses, v8 record errors and a message, v9 is fle
 (tagged), v13 names topics by id instead of by name. v4, 6, 7, 11 and 12 change meaning only.
 
 Invariants:
-1. Only ProtocolViolation leaves a parser, whatever the bytes.
-2. No array is longer than the bytes that are left allow, and all arrays of a message together hold at most
+PRODUCE-1 Only ProtocolViolation leaves a parser, whatever the bytes.
+PRODUCE-2 No array is longer than the bytes that are left allow, and all arrays of a message together hold at most
    `ELEMENTS_MAX` elements, so that a small frame cannot become a large heap.
 
 Proved by: tests/unit/wire/test_produce_codec.py, tests/properties/test_produce_fetch_codec.py
@@ -94,7 +94,7 @@ class RecordError(NamedTuple):
 class ProducePartitionResult(NamedTuple):
     """What became of one batch; with an error, base_offset is -1."""
 
-    index: int  # type: ignore[assignment]  # the protocol's name; nobody looks for values in a result
+    index: int  # type: ignore[assignment]  # the protocol's name; a result is never searched by value
     error_code: int = 0
     base_offset: int = -1
     log_append_time_ms: int = -1

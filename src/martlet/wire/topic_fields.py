@@ -1,7 +1,7 @@
 """What the hand-written codecs of Produce and Fetch share: counts, the naming of topics, the budget of elements.
 
 Rules: nothing here knows which API or version it serves; whether a layout is flexible and whether topics go by id is
-told by the caller.
+given by the caller.
 
 Proved by: tests/properties/test_produce_fetch_codec.py
 """

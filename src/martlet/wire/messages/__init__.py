@@ -4,11 +4,11 @@ Rules: a class serves all versions of its API. It holds the union of their field
 about bytes: order, width, nullability and tags of a version come from the schema when `wire.message_codec` compiles it.
 A module imports nothing but `dataclasses` and the constants here.
 
-Names are the schema's with these exceptions, so that nobody handles library types:
+Names are the schema's with these exceptions, so that no library types get out:
 
-1. Durations and instants are integers of milliseconds and their names end in `_ms`.
-2. A UUID is sixteen bytes, all zero for null.
-3. Error codes are plain integers (members of `ErrorCode` are integers too).
+MSGF-1 Durations and instants are integers of milliseconds and their names end in `_ms`.
+MSGF-2 A UUID is sixteen bytes, all zero for null.
+MSGF-3 Error codes are plain integers (members of `ErrorCode` are integers too).
 
 A default is the schema's, else zero, empty or, for what may be null, None. Arrays default to empty even where they may
 be null, unless the class says otherwise. A field that a version does not have keeps its default when read and is left

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (key 68): all a member of a consumer group says and all it is told.
+"""ConsumerGroupHeartbeat (key 68): all that a member of a consumer group sends and gets.
 
 Versions 0–1, all flexible. v1 adds subscribing by a regular expression, and makes the member choose its own id.
 """

@@ -30,7 +30,7 @@ class OffsetFetchRequestTopics:
 
 @message
 class OffsetFetchRequestGroup:
-    """One group, from v8 on: topics of None are all; an epoch of -1 is somebody who is no member."""
+    """One group, from v8 on: topics of None are all; an epoch of -1 is a client that is no member."""
 
     group_id: str = ""
     member_id: str | None = None  # v9+

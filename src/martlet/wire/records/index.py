@@ -1,6 +1,6 @@
 """The record index as callers see it: open batches, index their records, in whichever way is the fastest here.
 
-Rules: callers import from here; which implementation runs is decided once and told by `codec_name()`.
+Rules: callers import from here; which implementation runs is decided once; `codec_name()` says which.
 
 How it works: `unpack_batches` turns fetched bytes into one buffer of uncompressed records and a span per batch (without
 a copy where nothing is compressed); `index_records` gives the position of everything in it. Slicing, numpy, or Arrow's

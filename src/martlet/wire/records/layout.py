@@ -1,15 +1,15 @@
 """What the three implementations of the record index agree on: their input, their output, their one error.
 
-Rules: types and the checks that need no look at the bytes. What a valid record is, is said once, here:
+Rules: types and the checks that do not need the bytes. What a valid record is, is said once, here:
 
     length varint · attributes i8 · timestamp delta varlong · offset delta varint ·
     key length varint (negative for null) + bytes · value likewise · header count varint ·
     per header: key length varint (not negative) + bytes, value length varint (negative for null) + bytes
 
-1. A varint has at most five bytes and 32 bits, a varlong ten bytes and 64 bits; both are zigzag.
-2. Everything of a record lies within its length and fills it exactly; the records fill their span exactly.
-3. Offset deltas ascend strictly from 0 or more to at most the batch's `last_offset_delta`.
-4. base timestamp + delta fits 64 bits, unless the batch has one time for all its records.
+RECL-1 A varint has at most five bytes and 32 bits, a varlong ten bytes and 64 bits; both are zigzag.
+RECL-2 Everything of a record lies within its length and fills it exactly; the records fill their span exactly.
+RECL-3 Offset deltas ascend strictly from 0 or more to at most the batch's `last_offset_delta`.
+RECL-4 base timestamp + delta fits 64 bits, unless the batch has one time for all its records.
 
 Anything else is CorruptRecords, in every implementation.
 

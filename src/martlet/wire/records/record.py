@@ -1,6 +1,6 @@
 """One object per record, for those who read few: the command line, a search by time, tests.
 
-Rules: whoever reads many uses `index.py` and makes no objects.
+Rules: a reader of many uses `index.py` and makes no objects.
 
 Proved by: tests/unit/wire/test_records_record.py, tests/properties/test_records.py
 """

@@ -119,7 +119,7 @@ async def test_a_pass_tells_of_damage_that_no_reader_has_met() -> None:
     bench = _Bench()
     bench.damage(500)
     first = bench.partition.log.segments.first
-    first.look_for_damage()  # as retention does when an index does not agree with its log
+    first.survey_damage()  # as retention does when an index does not agree with its log
     await bench.scrubber.scrub()
     assert bench.table.table.damage.names == {bench.partition.name}
 
