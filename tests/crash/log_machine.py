@@ -145,7 +145,7 @@ class LogMachine:
         elif choice == 10:
             self._logs.checkpoint()
         else:
-            self._log(partition).roll(self._now_ms)
+            self._log(partition).roller.roll(self._now_ms)
 
     def _publish_idempotent(self, partition: int) -> None:
         publisher = self._publishers[partition]

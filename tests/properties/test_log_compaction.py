@@ -85,7 +85,7 @@ class World:
 
     def settle(self) -> None:
         """Seal, flush and checkpoint, so that everything may be compacted."""
-        self.log.roll(START_MS)
+        self.log.roller.roll(START_MS)
         self.log.durability.flush()
         self.directory.checkpoint()
 

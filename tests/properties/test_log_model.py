@@ -139,7 +139,7 @@ class LogModel(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.log.roll(NOW_MS)
+        self.log.roller.roll(NOW_MS)
 
     @rule()
     def flush(self) -> None:
@@ -260,7 +260,7 @@ class LogModel(RuleBasedStateMachine):
             elif action == "close":
                 self.directory.close()
             elif action == "roll":
-                self.log.roll(NOW_MS)
+                self.log.roller.roll(NOW_MS)
             elif action == "delete":
                 self.log.delete_old_segments(NOW_MS, up_to_offset=end)
             elif action == "truncate":

@@ -50,7 +50,8 @@ STEPS = st.lists(
         st.tuples(st.sampled_from(["roll", "checkpoint", "compact", "restart", "kill", "lose power", "damage"])),
         st.tuples(st.just("truncate"), st.integers(0, 100)),
     ),
-    max_size=40,
+    min_size=10,
+    max_size=50,
 )
 
 
@@ -75,7 +76,7 @@ class World:
                 end = self.compacted + (len(self.events) - self.compacted) * percent // 100
                 self.log.truncate_to(end, now_ms=NOW_MS)
             case ("roll",):
-                self.log.roll(NOW_MS)
+                self.log.roller.roll(NOW_MS)
             case ("checkpoint",):
                 self.known = checkpointed(self.log)
             case ("compact",):
@@ -97,7 +98,7 @@ class World:
         self.events.append(Event(producer, key, value))
 
     def _compact(self) -> None:
-        self.log.roll(NOW_MS)
+        self.log.roller.roll(NOW_MS)
         self.known = checkpointed(self.log)
         plan = self.log.plan_compaction(NOW_MS, up_to_offset=self.log.end_offset)
         if plan is not None:

@@ -17,7 +17,6 @@ Proved by: tests/unit/log/test_partition_log.py, tests/properties/test_log_model
 
 from collections.abc import Callable
 from typing import Final
-from zlib import crc32
 
 from martlet.base.disk import Disk
 from martlet.base.errors import ApiError, ErrorCode, LogDamaged
@@ -38,9 +37,10 @@ from martlet.log.producer_state import KnownBatch, ProducerStates
 from martlet.log.recovery import LoadedLog, LogCheckpoint, apply_floor, load_log
 from martlet.log.replicated_batches import ReplicatedBatches
 from martlet.log.retention import count_expired
-from martlet.log.segment import NO_TIMESTAMP, POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
+from martlet.log.rolling import Roller
+from martlet.log.segment import POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
 from martlet.log.segment_opening import truncate
-from martlet.log.segment_walks import end_before, first_timestamp
+from martlet.log.segment_walks import end_before
 from martlet.log.timestamp_search import TimestampSearch
 from martlet.wire.batch import (
     CONTROL_BIT,
@@ -52,21 +52,17 @@ from martlet.wire.batch import (
 )
 
 _DELETIONS_AT_ONCE: Final = 32
-_UNKNOWN: Final = -(1 << 63)
-_NEVER: Final = 1 << 63
 
 
 class PartitionLog:
     """Owned by the broker's partition; made by `open`, unusable after `close` or a StorageFailure."""
 
     __slots__ = (
-        "_active_since_ms",
         "_disk",
         "_gaps",
         "_opened_at_ms",
         "_options",
         "_replay",
-        "_roll_after_ms",
         "_snapshots",
         "compaction",
         "cut_bytes",
@@ -81,6 +77,7 @@ class PartitionLog:
         "log_start_offset",
         "partition",
         "producers",
+        "roller",
         "segments",
         "topic_id",
     )
@@ -107,11 +104,11 @@ class PartitionLog:
         """At its opening it ended below what it once knew to be committed."""
         self.high_watermark = loaded.log_start_offset
         """Everything below is committed, as far as the owner has said; kept here to be written with the checkpoints."""
-        self._active_since_ms = self._opened_at_ms = now_ms
-        self._roll_after_ms = _UNKNOWN
+        self._opened_at_ms = now_ms
         self.deleted_files = DeletedFiles(parts.disk)
         self.deleted_files.add(loaded.leftovers, now_ms, start_offset=loaded.log_start_offset)
         self.durability = Durability(parts)
+        self.roller = Roller(parts, self.durability, options, now_ms)
         self._replay = ProducerReplay(parts.snapshots, parts.segments)
         self.compaction = LogCompaction(parts, self.durability, self._replay)
 
@@ -171,7 +168,7 @@ class PartitionLog:
     def update_options(self, options: LogOptions) -> None:
         """Use other settings from now on; the index interval from the next segment on."""
         self._options = options
-        self._roll_after_ms = _UNKNOWN
+        self.roller.use(options)
 
     @property
     def damage(self) -> list[str]:
@@ -232,10 +229,10 @@ class PartitionLog:
         active = self.segments.active
         if (
             active.size + len(batch) > options.segment_bytes
-            or header.max_timestamp > self._roll_after_ms
+            or header.max_timestamp > self.roller.after_ms
             or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
         ):
-            active = self._active_for(len(batch), last_offset, header.max_timestamp, now_ms)
+            active = self.roller.active_for(len(batch), last_offset, header.max_timestamp, now_ms)
         stamp_batch(batch, 0, base_offset, leader_epoch)
         position = active.write(batch)
         active.note_batch(position, last_offset, header)
@@ -261,7 +258,7 @@ class PartitionLog:
         number = 0
         while number < len(batches):
             start, header = batches[number]
-            active = self._active_for(header.size, header.last_offset, header.max_timestamp, now_ms)
+            active = self.roller.active_for(header.size, header.last_offset, header.max_timestamp, now_ms)
             room_bytes = min(self._options.segment_bytes, POSITION_MAX) - active.size
             run = number + 1
             while run < len(batches) and batches[run][0] + batches[run][1].size - start <= room_bytes:
@@ -274,40 +271,6 @@ class PartitionLog:
                 self._note_replicated(active, position + at - start, header, now_ms)
             number = run
         return self.end_offset
-
-    def roll(self, now_ms: int) -> None:
-        """Seal the last segment and begin a new one; nothing happens while the last one has held nothing yet."""
-        active = self.segments.active
-        if active.size == 0 and not active.trust.damage:
-            return
-        end_offset = self.end_offset
-        # First what may fail for want of space, then what changes this log.
-        following = self._create_segment(end_offset)
-        active.seal(end_offset)
-        active.files.save_indexes()
-        self._snapshots.write(end_offset, self.producers)
-        self.durability.sealed(active)
-        self.segments.add(following)
-        self.segments.used(active)
-        self.durability.rolled()
-        self._roll_after_ms = _UNKNOWN
-        self._active_since_ms = now_ms
-
-    def maybe_roll(self, now_ms: int) -> bool:
-        """Roll a segment that has grown old without new batches to notice it; whether it did."""
-        active, options = self.segments.active, self._options
-        if active.size == 0:
-            return False
-        roll_ms = self._roll_age_ms(active)
-        if options.compact:
-            roll_ms = min(roll_ms, options.max_compaction_lag_ms)
-        since_ms = first_timestamp(active)
-        if not 0 <= since_ms <= now_ms:
-            since_ms = self._active_since_ms
-        if now_ms - since_ms <= roll_ms:
-            return False
-        self.roll(now_ms)
-        return True
 
     # Finding.
 
@@ -393,7 +356,7 @@ class PartitionLog:
             segment.files.discard()
         self._snapshots.remove_all()
         self.durability.sync_names()
-        self.segments.start_again(self._create_segment(offset))
+        self.segments.start_again(self.roller.create_segment(offset))
         self.durability.sync_names()
         self.epochs.clear()
         self.producers.become(ProducerStates())
@@ -423,7 +386,7 @@ class PartitionLog:
             untimed_since_ms=self._opened_at_ms,
         )
         if count == len(self.segments):
-            self.roll(now_ms)
+            self.roller.roll(now_ms)
         count = min(count, _DELETIONS_AT_ONCE)
         for _ in range(count):
             # What stays is durable in the directory before anything goes, and the older goes durably before the newer:
@@ -473,30 +436,6 @@ class PartitionLog:
         append_time_ms = known.timestamp_ms if self._options.log_append_time else -1
         return Appended(known.base_offset, known.last_offset, append_time_ms, True)
 
-    def _active_for(self, size: int, last_offset: int, timestamp_ms: int, now_ms: int) -> Segment:
-        """The segment to append a batch to: a new one when the batch is too large, too far or too late for the last."""
-        active = self.segments.active
-        if active.trust.ends_damaged(active.size):
-            self.roll(now_ms)  # nothing is written behind bytes that a later start could take for anything
-        elif active.size:
-            first_ms = first_timestamp(active)
-            self._roll_after_ms = _NEVER if first_ms == NO_TIMESTAMP else first_ms + self._roll_age_ms(active)
-            if (
-                active.size + size > min(self._options.segment_bytes, POSITION_MAX)
-                or last_offset - active.base_offset > RELATIVE_OFFSET_MAX
-                or timestamp_ms > self._roll_after_ms
-            ):
-                self.roll(now_ms)
-        return self.segments.active
-
-    def _roll_age_ms(self, segment: Segment) -> int:
-        """The age at which a segment is sealed: drawn from its name, so that it stays while it is asked again."""
-        options = self._options
-        jitter_ms = min(options.segment_jitter_ms, options.segment_ms)
-        if not jitter_ms:
-            return options.segment_ms
-        return options.segment_ms - crc32(f"{self.partition}/{segment.base_offset}".encode()) % jitter_ms
-
     def _marker_to_append(self, batch: memoryview, header: BatchHeader) -> TransactionMarker:
         marker = read_marker(batch)
         if marker is None:
@@ -514,16 +453,9 @@ class PartitionLog:
             aborted = self.producers.record(header, header.last_offset, now_ms, marker)
             if aborted is not None:
                 active.aborted.add(aborted)
+            if marker is not None:
+                self.producers.transactions.release_below(self.high_watermark)
         self.end_offset = header.next_offset
-
-    def _create_segment(self, base_offset: int) -> Segment:
-        self.durability.names_changed()
-        interval = self._options.index_interval_bytes
-        segment = Segment.create(
-            self._disk, self.directory, base_offset, index_interval_bytes=interval, gaps=self._gaps.known
-        )
-        segment.epochs = self.epochs
-        return segment
 
     def _set_end(self, end_offset: int, now_ms: int) -> None:
         self.end_offset = end_offset
@@ -531,5 +463,4 @@ class PartitionLog:
         self.compaction.cleaned_offset = min(self.compaction.cleaned_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.durability.truncated(end_offset)
-        self._roll_after_ms = _UNKNOWN
-        self._active_since_ms = now_ms
+        self.roller.began_again(now_ms)

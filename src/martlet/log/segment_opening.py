@@ -11,6 +11,7 @@ from martlet.log.batch_order import NO_LIMIT
 from martlet.log.known_batches import KnownBatches
 from martlet.log.offset_index import OffsetIndex
 from martlet.log.segment import Segment
+from martlet.log.segment_walks import end_before
 from martlet.log.time_index import TimeIndex
 
 _SMALL_BYTES: Final = 8192
@@ -87,9 +88,11 @@ def cut_file(segment: Segment, position: int) -> None:
 
 def truncate(segment: Segment, position: int) -> None:
     """Drop the batches from `position` on, durably, and go on appending there."""
+    end_offset = end_before(segment, position)
     cut_file(segment, position)
     reopen(segment, position)
-    segment.aborted.truncate(segment.next_offset)
+    segment.next_offset = end_offset
+    segment.aborted.truncate(end_offset)
     segment.files.save_indexes()
 
 

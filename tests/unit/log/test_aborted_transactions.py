@@ -37,11 +37,11 @@ def written(disk: SimDisk) -> PartitionLog:
     log = open_log(disk)
     append(log, transactional(1, b"a"))
     append(log, transactional(2, b"b"))
-    log.roll(NOW_MS)
+    log.roller.roll(NOW_MS)
     append(log, transactional(1, b"c", sequence=1))
     append(log, marker(2))
     append(log, marker(1, is_commit=False))
-    log.roll(NOW_MS)
+    log.roller.roll(NOW_MS)
     append(log, marker(3, is_commit=False))
     append(log, transactional(1, b"d", sequence=2))
     append(log, marker(1, is_commit=False))
@@ -88,7 +88,7 @@ def test_they_come_in_order_of_their_beginnings_whatever_the_order_of_the_marker
     log = open_log(new_disk())
     for producer_id in (1, 2, 3):
         append(log, transactional(producer_id, b"v"))
-    log.roll(NOW_MS)
+    log.roller.roll(NOW_MS)
     for producer_id in (2, 3, 1):
         append(log, marker(producer_id, is_commit=False))
     assert [one.producer_id for one in aborted(log)] == [1, 2, 3]

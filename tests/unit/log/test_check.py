@@ -123,7 +123,7 @@ def _move(directory: LogDirectory, log: PartitionLog) -> None:
 
 def _roll(directory: LogDirectory, log: PartitionLog) -> None:
     _flush(directory, log)
-    log.roll(NOW_MS)
+    log.roller.roll(NOW_MS)
 
 
 def _abort(directory: LogDirectory, log: PartitionLog) -> None:
@@ -150,7 +150,7 @@ def _abort_and_compact(directory: LogDirectory, log: PartitionLog) -> None:
     _abort(directory, log)
     for producer_id in (10, 11, 12):
         append(log, marker(producer_id, is_commit=False), leader_epoch=5)
-    log.roll(NOW_MS)
+    log.roller.roll(NOW_MS)
     _compact(directory, log)
 
 

@@ -133,7 +133,7 @@ def compacted_log(disk: SimDisk, rounds: int = 6, options: LogOptions = COMPACTE
     for number in range(rounds):
         for key in (b"a", b"b", b"c", b"d"):
             append(log, batch_of(b"%d" % number * 30, key=key, timestamp_ms=NOW_MS + number))
-    log.roll(NOW_MS)
+    log.roller.roll(NOW_MS)
     checkpointed(log)
     log.update_options(replace(options, segment_bytes=4 * options.segment_bytes))
     return log
@@ -199,7 +199,7 @@ def test_a_log_is_due_when_enough_of_it_is_dirty_or_it_has_waited_too_long() -> 
     log = compacted_log(new_disk())
     run(log)
     append(log, batch_of(b"x", key=b"a", timestamp_ms=NOW_MS + 50))
-    log.roll(NOW_MS)
+    log.roller.roll(NOW_MS)
     checkpointed(log)
     log.update_options(LogOptions(compact=True, min_cleanable_dirty_ratio=0.9))
     assert log.plan_compaction(NOW_MS, up_to_offset=25) is None
@@ -281,7 +281,7 @@ def test_the_last_batch_of_a_producer_stays() -> None:
     append(log, batch_of(b"once" * 9, key=b"a", producer=(9, 0, 0)))
     for number in range(30):
         append(log, batch_of(b"%d" % number * 30, key=b"a"))
-    log.roll(NOW_MS)
+    log.roller.roll(NOW_MS)
     recovery = checkpointed(log)
     run(log)
     first = read_batch_header(batches_in(log)[0])

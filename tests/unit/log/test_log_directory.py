@@ -539,7 +539,7 @@ def test_a_first_segment_that_was_never_flushed_is_not_missed(starts: int) -> No
     directory = start(disk)
     log = directory.create(A, topic_id=TOPIC_ID, now_ms=NOW_MS)
     fill(log, 1)
-    log.roll(NOW_MS)
+    log.roller.roll(NOW_MS)
     disk.remove(f"{log.directory}/{0:020d}.log")  # as a power failure may leave it
     for _ in range(starts):
         again = start(disk)

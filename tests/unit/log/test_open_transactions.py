@@ -156,7 +156,7 @@ def test_a_restart_finds_the_open_transactions(is_clean: bool, rolls: bool) -> N
     append(log, transactional(2, b"open"))
     append(log, marker(1))
     if rolls:
-        log.roll(NOW_MS)
+        log.roller.roll(NOW_MS)
     append(log, transactional(3, b"open, too"))
     known = close_cleanly(log) if is_clean else checkpointed(log)
     found = open_log(disk, checkpoint=known)
@@ -178,6 +178,17 @@ def test_a_truncation_opens_again_what_a_lost_marker_had_decided() -> None:
     assert committed(log) == 0
     log.truncate_fully_and_start_at(50, now_ms=NOW_MS)
     assert open_from(log) is None
+
+
+def test_a_follower_keeps_no_decided_transactions_that_are_committed() -> None:
+    leader, follower = open_log(new_disk()), open_log(new_disk())
+    for number in range(3):
+        append(leader, transactional(1, b"v", sequence=number))
+        append(leader, marker(1))
+        batches = batches_in(leader)[-2:]
+        follower.append_as_is(check_replicated(b"".join(batches)), now_ms=NOW_MS)
+        assert open_from(follower) == 2 * number, "only the last one is held"
+        follower.high_watermark = follower.end_offset
 
 
 def open_ones_by_hand(decisions: list[tuple[int, bool]]) -> int | None:

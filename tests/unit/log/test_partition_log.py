@@ -179,11 +179,11 @@ def test_old_timestamps_do_not_roll_a_segment_each() -> None:
 
 def test_a_quiet_segment_rolls_by_the_clock() -> None:
     log = open_log(new_disk(), LogOptions(segment_ms=1000))
-    assert not log.maybe_roll(NOW_MS + 99_999)
+    assert not log.roller.maybe_roll(NOW_MS + 99_999)
     append(log, batch_of(b"v", timestamp_ms=NOW_MS))
-    assert not log.maybe_roll(NOW_MS + 1000)
-    assert log.maybe_roll(NOW_MS + 1001)
-    assert not log.maybe_roll(NOW_MS + 99_999)
+    assert not log.roller.maybe_roll(NOW_MS + 1000)
+    assert log.roller.maybe_roll(NOW_MS + 1001)
+    assert not log.roller.maybe_roll(NOW_MS + 99_999)
     assert len(log.segments) == 2
 
 
@@ -193,7 +193,7 @@ def test_a_segments_jitter_lets_each_segment_roll_at_a_time_of_its_own() -> None
     for _ in range(12):
         now_ms = NOW_MS
         append(log, batch_of(b"a", timestamp_ms=now_ms))
-        while not log.maybe_roll(now_ms):
+        while not log.roller.maybe_roll(now_ms):
             now_ms += 1
         ages.append(now_ms - NOW_MS)
     assert all(400 < age <= 1001 for age in ages), ages
@@ -201,7 +201,7 @@ def test_a_segments_jitter_lets_each_segment_roll_at_a_time_of_its_own() -> None
     again = open_log(new_disk(), LogOptions(segment_ms=1000, segment_jitter_ms=600))
     append(again, batch_of(b"a"))
     # Not drawn again at each look, and no other for a batch that comes than for the clock.
-    assert not again.maybe_roll(NOW_MS + ages[0] - 1)
+    assert not again.roller.maybe_roll(NOW_MS + ages[0] - 1)
     append(again, batch_of(b"b", timestamp_ms=NOW_MS + ages[0] - 1))
     assert len(again.segments) == 1
     append(again, batch_of(b"c", timestamp_ms=NOW_MS + ages[0]))
@@ -211,14 +211,14 @@ def test_a_segments_jitter_lets_each_segment_roll_at_a_time_of_its_own() -> None
 def test_records_without_timestamps_roll_by_the_age_of_their_segment() -> None:
     log = open_log(new_disk(), LogOptions(segment_ms=1000))
     append(log, batch_of(b"v", timestamp_ms=-1))
-    assert not log.maybe_roll(NOW_MS + 1000)
-    assert log.maybe_roll(NOW_MS + 1001)
+    assert not log.roller.maybe_roll(NOW_MS + 1000)
+    assert log.roller.maybe_roll(NOW_MS + 1001)
 
 
 def test_a_compacted_log_rolls_by_its_compaction_lag() -> None:
     log = open_log(new_disk(), LogOptions(segment_ms=10**9, compact=True, max_compaction_lag_ms=50))
     append(log, batch_of(b"v", timestamp_ms=NOW_MS))
-    assert log.maybe_roll(NOW_MS + 51)
+    assert log.roller.maybe_roll(NOW_MS + 51)
 
 
 def test_changed_settings_hold_at_once() -> None:

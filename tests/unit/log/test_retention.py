@@ -29,7 +29,7 @@ def test_a_segment_lives_as_long_as_its_latest_record() -> None:
     log = log_with(new_disk(), retention_ms=1000)
     append(log, batch_of(b"late", timestamp_ms=NOW_MS + 5000))
     append(log, batch_of(b"early", timestamp_ms=NOW_MS))
-    log.roll(NOW_MS)
+    log.roller.roll(NOW_MS)
     append(log, batch_of(b"x", timestamp_ms=NOW_MS))
     assert log.delete_old_segments(NOW_MS + 6000, up_to_offset=9) == 0
     assert log.delete_old_segments(NOW_MS + 6001, up_to_offset=9) == 2

@@ -30,7 +30,7 @@ COMPACTED: LogOptions = replace(
 
 def compact(log: PartitionLog, now_ms: int = NOW_MS) -> None:
     """Seal what there is and compact all of it that may be compacted."""
-    log.roll(now_ms)
+    log.roller.roll(now_ms)
     log.high_watermark = log.end_offset
     checkpointed(log)
     log.compaction.cleaned_offset = 0
@@ -84,7 +84,7 @@ def test_nothing_from_an_undecided_transaction_on_is_compacted() -> None:
     log = open_log(new_disk(), COMPACTED)
     append(log, batch_of(b"old", key=b"k"))
     append(log, transactional(1, b"open", key=b"o"))
-    log.roll(NOW_MS)
+    log.roller.roll(NOW_MS)
     append(log, batch_of(b"new", key=b"k"))
     compact(log)
     assert len(values(log)) == 3
@@ -150,7 +150,7 @@ def test_the_index_of_a_group_speaks_for_all_its_segments() -> None:
     log = open_log(disk, COMPACTED)
     append(log, transactional(1, b"a"))
     append(log, marker(1, is_commit=False))
-    log.roll(NOW_MS)
+    log.roller.roll(NOW_MS)
     append(log, transactional(1, b"b", sequence=1))
     append(log, marker(1, is_commit=False))
     expected = log.aborted_transactions(0, 4)

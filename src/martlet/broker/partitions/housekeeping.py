@@ -132,7 +132,7 @@ class Housekeeping:
                 logger.error("%s of %s failed: %s", duty, partition.name, failure)
 
     def _roll(self, partition: Partition, now_ms: int) -> None:
-        partition.log.maybe_roll(now_ms)
+        partition.log.roller.maybe_roll(now_ms)
 
     def _delete_old_segments(self, partition: Partition, now_ms: int) -> None:
         removed = partition.log.delete_old_segments(now_ms, up_to_offset=partition.high_watermark)

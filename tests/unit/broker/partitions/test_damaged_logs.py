@@ -238,7 +238,7 @@ def with_sealed_segments(bench: ReplicaTableBench, index: int) -> Partition:
     for number in range(4):
         batch = memoryview(bytearray(build_batch([(number, None, b"v", ())])))
         partition.append(batch, read_batch_header(batch), now_ms=number)
-        partition.log.roll(number)
+        partition.log.roller.roll(number)
     return partition
 
 
