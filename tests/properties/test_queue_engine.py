@@ -116,7 +116,10 @@ class EngineAgainstModel(RuleBasedStateMachine):
     @rule(holder=st.sampled_from(HOLDERS), limit=st.sampled_from([1, 2, 7, 100]))
     def acquire(self, holder: str, limit: int) -> None:
         self.wake()
+        frontier = self.engine.ledger.window.frontier
         deliveries = self.engine.acquire(holder, limit, self.now_ms)
+        if self.engine.ledger.window.frontier > frontier:
+            assert len(self.engine.ledger.strays) < self.options.strays_max
         offsets = [offset for delivery in deliveries for offset in range(delivery.first, delivery.last + 1)]
         assert offsets == sorted(set(offsets))
         assert len(offsets) <= limit

@@ -35,7 +35,8 @@ _LIST: Final = "runs"
 _LIST_HEADER: Final = Struct("<IqII")
 """Checksum of the rest, covered end, next serial, number of runs."""
 _LIST_ENTRY: Final = Struct("<Iqq")
-_LAST: Final = (1 << 63) - 1
+LAST_OFFSET: Final = (1 << 63) - 1
+"""Greater than any: who has had everything up to an instant is at (instant, LAST_OFFSET)."""
 
 
 class DelayIndex:
@@ -143,12 +144,16 @@ class DelayIndex:
     # --- asking
 
     def due(self, after: Entry, upto_ms: int, limit: int) -> list[Entry]:
-        """Up to `limit` entries after this one that are due by then, in order."""
+        """Up to `limit` entries after this one that are due by then, in order.
+
+        Who is given fewer has had everything up to then, and goes on from (upto_ms, LAST_OFFSET): a position that stays
+        behind is answered by a merge of all runs.
+        """
         if self._near_from <= after[0] and upto_ms <= self._near_to + self._near_ms:
             if upto_ms > self._near_to:
                 self._move_near(upto_ms)
             start = bisect_right(self._near, after)
-            stop = bisect_right(self._near, (upto_ms, _LAST))
+            stop = bisect_right(self._near, (upto_ms, LAST_OFFSET))
             return self._near[start : min(stop, start + limit)]
         found = list(islice(self._merged(after, upto_ms), limit))
         if len(found) < limit and upto_ms > self._near_to:
@@ -165,11 +170,11 @@ class DelayIndex:
                 far = [self._next_due(run) for run in list(self._runs)]
                 far += [due for due, _ in self._buffer if due > self._near_to]
                 return min((due for due in far if due is not None), default=None)
-        return next((due for due, _ in self._merged(after, _LAST)), None)
+        return next((due for due, _ in self._merged(after, LAST_OFFSET)), None)
 
     def listed(self, after: Entry, limit: int) -> list[Entry]:
         """A page of what is scheduled, for people."""
-        return list(islice(self._merged(after, _LAST), limit))
+        return list(islice(self._merged(after, LAST_OFFSET), limit))
 
     def pending(self, after: Entry) -> int:
         """How many entries come after this one."""
@@ -209,7 +214,7 @@ class DelayIndex:
         self._near, self._near_from, self._near_to = [], upto_ms, upto_ms
         for run in list(self._runs):
             try:
-                run.cursor = run.position_after((upto_ms, _LAST))
+                run.cursor = run.position_after((upto_ms, LAST_OFFSET))
             except DamagedRun:
                 self._lose(run)
         self._move_near(upto_ms)
@@ -230,7 +235,7 @@ class DelayIndex:
         self._near += more
         self._near_to = near_to
         keep_from = max(self._near_from, now_ms - self._near_ms)
-        del self._near[: bisect_right(self._near, (keep_from, _LAST))]
+        del self._near[: bisect_right(self._near, (keep_from, LAST_OFFSET))]
         self._near_from = keep_from
 
     # --- runs
@@ -255,7 +260,7 @@ class DelayIndex:
         file.close()
         run = DelayRun(self._disk, self._path(name), name)
         if self._near_to >= 0:
-            run.cursor = run.position_after((self._near_to, _LAST))
+            run.cursor = run.position_after((self._near_to, LAST_OFFSET))
         self._runs.append(run)
 
     def _lose(self, run: DelayRun) -> None:

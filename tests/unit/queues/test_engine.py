@@ -156,6 +156,30 @@ def test_the_last_attempt_is_alone_and_then_the_message_is_out_of_attempts() -> 
     assert queue.acquire("ann", 10, NOW) == [Delivery(10, 19, 1)]
 
 
+def test_a_suspect_outside_of_the_window_is_alone_at_its_last_attempt_too() -> None:
+    queue = engine(retry=RetryPolicy(3, Backoff.FIXED, delay_ms=500, jitter=0))
+    queue.acquire("ann", 2, NOW)
+    settle(queue, "ann", (1, 1, Verdict.RELEASE))
+    assert queue.acquire("ann", 1, NOW + 500) == [Delivery(1, 1, 2)]
+    settle(queue, "ann", (0, 1, Verdict.RELEASE))
+    assert queue.acquire("bob", 9, NOW + 500) == [Delivery(0, 0, 2)], "the innocent one goes without the suspect"
+    assert queue.acquire("bob", 9, NOW + 500) == [Delivery(1, 1, 3)]
+
+
+def test_what_could_not_be_stored_is_stored_with_the_next_change() -> None:
+    queue = engine(retry=RetryPolicy(1))
+    queue.acquire("ann", 3, NOW)
+    settle(queue, "ann", (0, 0, Verdict.RELEASE), (1, 1, Verdict.ACCEPT))
+    change = queue.take_change()
+    assert change is not None
+    queue.failed(change, NOW)
+    again = queue.take_change()
+    assert again is not None
+    assert [(run.first, run.last, run.cell) for run in again.record.runs] == [(0, 0, EXHAUSTED), (1, 1, WAITING)]
+    queue.committed(again)
+    assert queue.ledger.window.start == 1
+
+
 def test_a_retry_with_a_pause_leaves_the_window_and_comes_back_in_time() -> None:
     queue = engine(retry=RetryPolicy(5, Backoff.FIXED, delay_ms=500, jitter=0), window_max=4)
     queue.acquire("ann", 4, NOW)

@@ -1,0 +1,127 @@
+"""Looking at a subscription without changing it: how much waits where, why nothing is delivered, where one message is.
+
+Rules: nothing here writes, leases or counts an attempt. Everything is read from the engine's own columns, so what is
+shown cannot differ from what is so.
+
+Proved by: tests/unit/queues/test_inspection.py
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from martlet.queues.cells import ACKNOWLEDGED, BACKING_OFF, CLOSING, COPYING, LEASED, NAMES, STRAY, WAITING, Cell
+from martlet.queues.engine import QueueEngine
+
+FINISHED_EARLIER = "finished"
+NOT_THERE = "not readable yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How many messages of a subscription are where."""
+
+    waiting: int
+    """Those that were never leased included."""
+    leased: int
+    closing: int
+    """Settled, and not yet committed as such."""
+    backing_off: int
+    copying: int
+    """On their way to the dead-letter topic."""
+    oldest: int
+    """The lowest offset that is not finished."""
+
+    @property
+    def total(self) -> int:
+        return self.waiting + self.leased + self.closing + self.backing_off + self.copying
+
+
+class MessageStatus(NamedTuple):
+    """Where one message is, for one subscription."""
+
+    state: str
+    attempts: int = 0
+    holder: str | None = None
+    until_ms: int | None = None
+    """When its lease ends, or its pause."""
+
+
+def depth(engine: QueueEngine) -> Depth:
+    ledger = engine.ledger
+    window, strays = ledger.window, ledger.strays.tally()
+    closing = sum(count for cell, count in strays.items() if cell >= CLOSING)
+    return Depth(
+        waiting=window.waiting + max(0, engine.end - window.frontier) + strays.get(WAITING, 0),
+        leased=window.leased + strays.get(LEASED, 0),
+        closing=window.closing + closing,
+        backing_off=strays.get(BACKING_OFF, 0),
+        copying=strays.get(COPYING, 0),
+        oldest=ledger.low_mark,
+    )
+
+
+def why_nothing_is_delivered(engine: QueueEngine, now_ms: int) -> str | None:
+    """The reason for people, when messages are there and none can be leased; None while all is well."""
+    window = engine.ledger.window
+    if engine.has_deliverable or engine.end <= window.frontier:
+        return None
+    options, strays = engine.options, engine.ledger.strays
+    if len(strays) >= options.strays_max:
+        tally = strays.tally()
+        return (
+            f"stalled: {len(strays)} messages are outside of the window, which is the limit:"
+            f" {tally.get(BACKING_OFF, 0)} back off, {tally.get(COPYING, 0)} wait for the dead-letter topic"
+        )
+    holders = engine.ledger.leases.holders()
+    if not holders:
+        return f"stalled: {window.closing} messages wait for their end to be committed"
+    holder = max(holders, key=lambda one: holders[one])
+    first = min(lease.deadline_ms for lease in engine.ledger.leases.of(holder))
+    return (
+        f"stalled: the window of {options.window_max} messages is full; {holders[holder]} of them are leased by"
+        f" {holder}, the first of these leases ends in {max(0, first - now_ms)} ms"
+    )
+
+
+def status(engine: QueueEngine, offset: int) -> MessageStatus:
+    """Where the message at this offset is."""
+    ledger = engine.ledger
+    window, stray = ledger.window, ledger.strays.get(offset)
+    if stray is not None:
+        until_ms = stray.ready_ms if stray.cell == BACKING_OFF else None
+        return _status(engine, stray.cell, stray.attempts, stray.slot, until_ms)
+    if offset >= engine.end:
+        return MessageStatus(NOT_THERE)
+    if offset >= window.frontier:
+        return MessageStatus(NAMES[WAITING])
+    if offset < window.start or window.cell(offset) == STRAY:
+        return MessageStatus(FINISHED_EARLIER)
+    return _status(engine, window.cell(offset), window.attempts(offset), window.slot(offset), None)
+
+
+def _status(engine: QueueEngine, cell: Cell, attempts: int, slot: int, until_ms: int | None) -> MessageStatus:
+    if cell == LEASED:
+        lease = engine.ledger.leases[slot]
+        return MessageStatus(NAMES[LEASED], attempts, lease.holder, lease.deadline_ms)
+    if cell >= CLOSING:
+        return MessageStatus(f"about to be {NAMES[cell - CLOSING]}", attempts)
+    return MessageStatus(NAMES[cell], attempts, None, until_ms)
+
+
+def peek(engine: QueueEngine, first: int, limit: int) -> list[tuple[int, MessageStatus]]:
+    """Up to `limit` messages from this offset on that are not finished, with where they are."""
+    ledger = engine.ledger
+    window = ledger.window
+    found = {stray.offset: status(engine, stray.offset) for stray in ledger.strays if stray.offset >= first}
+    left = limit
+    for run in window.runs(max(first, window.start), window.frontier - 1) if first < window.frontier else ():
+        if left <= 0:
+            break
+        if run.cell == STRAY or ACKNOWLEDGED <= run.cell < CLOSING:
+            continue
+        for offset in range(run.first, min(run.last, run.first + left - 1) + 1):
+            found[offset] = status(engine, offset)
+            left -= 1
+    fresh = max(first, window.frontier)
+    found.update((offset, MessageStatus(NAMES[WAITING])) for offset in range(fresh, min(engine.end, fresh + left)))
+    return sorted(found.items())[:limit]
