@@ -18,11 +18,14 @@ from martlet.wire.messages import (
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -198,6 +201,13 @@ def _cluster_message(key: ApiKey, topic: str) -> Any:
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda: alter_user_scram_credentials.AlterUserScramCredentialsRequest(
             [alter_user_scram_credentials.ScramCredentialDeletion("sample", 1)],
             [alter_user_scram_credentials.ScramCredentialUpsertion("other", 2, 4096, b"salt", b"short")],
+        ),
+        ApiKey.DESCRIBE_ACLS: lambda: describe_acls.DescribeAclsRequest(1, None, 1, None, None, 1, 1),
+        ApiKey.CREATE_ACLS: lambda: create_acls.CreateAclsRequest(
+            [create_acls.AclCreation(2, topic, 3, "User:sample", "*", 3, 3)]
+        ),
+        ApiKey.DELETE_ACLS: lambda: delete_acls.DeleteAclsRequest(
+            [delete_acls.DeleteAclsFilter(2, topic, 3, None, None, 1, 1)]
         ),
         ApiKey.UPDATE_FEATURES: lambda: update_features.UpdateFeaturesRequest(
             1000, [update_features.FeatureUpdateKey("group.version", 1)]

@@ -56,13 +56,13 @@ class Authorizer:
 class Viewer:
     """One client's view of what it may do; what it asks often costs a look into a dictionary."""
 
-    __slots__ = ("_bits", "_generation", "_host", "_is_super_user", "_principal", "_table")
+    __slots__ = ("_bits", "_generation", "_host", "_principal", "_table", "is_super_user")
 
     def __init__(self, table: RuleTable, principal: str, host: str, *, is_super_user: bool) -> None:
         self._table = table
         self._principal = principal
         self._host = host
-        self._is_super_user = is_super_user
+        self.is_super_user = is_super_user
         self._generation = table.generation
         self._bits: dict[tuple[ResourceKind, str], int] = {}
 
@@ -76,13 +76,13 @@ class Viewer:
 
     def may_somewhere(self, operation: Operation, kind: ResourceKind) -> bool:
         """Whether the client may do this to some resource of the kind, existing or not."""
-        if self._is_super_user:
+        if self.is_super_user:
             return True
         return self._table.may_somewhere(self._principal, self._host, operation, kind)
 
     def operations(self, kind: ResourceKind, name: str) -> int:
         """All that the client may do, a bit for each operation."""
-        if self._is_super_user:
+        if self.is_super_user:
             return _EVERYTHING
         if self._generation != self._table.generation:
             self._bits.clear()

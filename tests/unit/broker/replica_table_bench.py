@@ -182,6 +182,7 @@ class ReplicaTableBench:
         self.services = cast(
             BrokerServices,
             SimpleNamespace(
+                access=SimpleNamespace(rules=None),
                 settings=settings,
                 me=ME,
                 broker_id=ME.broker,

@@ -7,8 +7,10 @@ from typing import Final
 from martlet.base.clock import Clock
 from martlet.base.randomness import Randomness
 from martlet.base.secret import Secret
+from martlet.broker.access.access_rules import AccessRules
 from martlet.broker.access.audit import Audit
-from martlet.broker.access.authentication import Authentication, AuthenticationOptions
+from martlet.broker.access.authentication import USER, Authentication, AuthenticationOptions
+from martlet.broker.access.rule_admin import RuleAdmin
 from martlet.broker.access.user_admin import UserAdmin
 from martlet.broker.access.users import BROKER_MECHANISM, BROKER_USER, Users
 from martlet.broker.ground.listeners import ListenerProtocol, Listeners
@@ -17,6 +19,7 @@ from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.client.security import ClientSecurity, SecurityProtocol
 from martlet.cluster.image import ImageDelta, MetadataImage
+from martlet.security.authorizer import Authorizer
 from martlet.security.sasl import Mechanism
 
 _OFFERED: Final = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
@@ -29,13 +32,18 @@ class Access:
     audit: Audit
     authentication: Authentication
     user_admin: UserAdmin
+    rule_admin: RuleAdmin
     connect_to_broker: Connect
     """How this broker reaches others, as what their listener asks for."""
+    rules: AccessRules | None = None
+    """None while everybody may do everything."""
     end_sessions: Callable[[Collection[str]], None] = lambda users: None
     """Ends the connections of users that are not what they were; the server's, once there is one."""
 
     def follow(self, delta: ImageDelta) -> None:
         """Take over what changed in the metadata."""
+        if self.rules is not None:
+            self.rules.follow(delta)
         if delta.users:
             self.end_sessions(frozenset(delta.users))
 
@@ -52,7 +60,27 @@ def make_access(
         session_ms=settings.sasl_session_ms,
     )
     authentication = Authentication(options, Users(image), clock, randomness, audit)
-    return Access(audit, authentication, UserAdmin(changes), _connect(listeners, image))
+    rules = None
+    if settings.access_rules:
+        authorizer = Authorizer([*super_users(settings.super_users), f"{USER}:{BROKER_USER}"])
+        rules = AccessRules(authorizer, image, audit)
+    return Access(
+        audit=audit,
+        authentication=authentication,
+        user_admin=UserAdmin(changes),
+        rule_admin=RuleAdmin(changes),
+        connect_to_broker=_connect(listeners, image),
+        rules=rules,
+    )
+
+
+def super_users(text: str) -> tuple[str, ...]:
+    """The principals that a setting names; raises ValueError with a sentence."""
+    found = tuple(part.strip() for part in text.split(";") if part.strip())
+    for principal in found:
+        if not principal.startswith(f"{USER}:") or principal == f"{USER}:":
+            raise ValueError(f"super_users: {principal!r} is no principal; write User:NAME, several by semicolons")
+    return found
 
 
 def sasl_mechanisms(text: str) -> tuple[Mechanism, ...]:

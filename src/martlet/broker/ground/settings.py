@@ -62,6 +62,8 @@ class BrokerSettings:
     sasl_session_ms: int = setting(
         0, "a client of a sasl listener must prove again who it is after this time; 0 means as long as it is connected"
     )
+    access_rules: bool = setting(False, "allow clients only what access rules allow them, and nothing without one")
+    super_users: str = setting("", "principals that may do everything whatever the rules say, User:NAME by semicolons")
     broker_id: int = setting(1, "number of this broker, unique in its cluster")
     metadata: str = setting("", "metadata store, etcd://HOST:PORT[,HOST:PORT…][/PREFIX]; empty means a file in `data`")
     metadata_user: str = setting("", "user at the metadata store; empty means none")

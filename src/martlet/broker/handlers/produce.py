@@ -31,6 +31,7 @@ from martlet.log.options import LogOptions
 from martlet.log.recompression import needs_recompression, recompress
 from martlet.log.validation import check_client_batch
 from martlet.observe.metrics import DropReason
+from martlet.security.rules import Operation
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, read_batch_header
 from martlet.wire.compression import Compression
@@ -90,10 +91,11 @@ def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, rep
     for topic in request.topics:
         results: list[ProducePartitionResult] = []
         answer.append((topic.name, topic.topic_id, results))
+        of_topic = refusal or _refusal_of_topic(broker, link, topic)
         for index, records in topic.partitions:
             try:
-                if refusal is not None:
-                    raise refusal
+                if of_topic is not None:
+                    raise of_topic
                 broker.partitions.space.check()
                 partition = _partition(broker, topic, index)
                 if partition in appended_to:
@@ -234,6 +236,20 @@ def _refusal_of_all(broker: BrokerServices, request: ProduceRequest) -> ApiError
     if request.acks not in _ACKS_ALLOWED:
         return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; -1, 0 and 1 are allowed")
     return None
+
+
+def _refusal_of_topic(broker: BrokerServices, link: Link, topic: ProduceTopic) -> ApiError | None:
+    """An error that hits every batch for the topic: its client may not write there."""
+    rules = broker.access.rules
+    if rules is None:
+        return None
+    name = topic.name
+    if name is None:
+        known = broker.image.topic_by_id(TopicId(topic.topic_id or b""))
+        if known is None:
+            return None  # what follows says that no topic has this id
+        name = known.name
+    return None if rules.may(link, Operation.WRITE, name, KEY.name) else ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _finish_unanswered(broker: BrokerServices, answer: TopicResults, reply: Reply) -> None:

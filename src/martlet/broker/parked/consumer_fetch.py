@@ -15,6 +15,8 @@ from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.watermarks import READ_UNCOMMITTED, ChangeWaiters
 from martlet.broker.routing.read_replica import preferred_read_replica
 from martlet.broker.services import BrokerServices
+from martlet.security.rules import Operation
+from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import end_offset_of, read_batch_header
 from martlet.wire.compression import Compression
 from martlet.wire.fetch import AbortedTransaction, FetchPartition, FetchPartitionResult, FetchRequest
@@ -40,6 +42,9 @@ class ConsumerReads:
         """Each attempt stands alone."""
 
     def examine(self, attempt: FetchAttempt, topic: str, asked: FetchPartition) -> FetchPartitionResult:
+        rules = self._broker.access.rules
+        if rules is not None and not rules.may(self._link, Operation.READ, topic, ApiKey.FETCH.name):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         table, request = self._broker.partitions, self._request
         may_follow = self._version >= _FIRST_FROM_FOLLOWERS
         partition = (table.readable if may_follow else table.get)(topic, asked.partition)

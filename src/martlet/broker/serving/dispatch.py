@@ -22,6 +22,7 @@ from martlet.broker.serving.registry import Api, MessageApi, RawApi
 from martlet.broker.serving.timed_work import TimedAnswer, TimedWork
 from martlet.observe.logs import LogThrottle
 from martlet.observe.metrics import NO_API, DropReason
+from martlet.security.gates.gate import Finish
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.headers import RequestHeader
 from martlet.wire.message_codec import decode, encode, errors_in
@@ -87,19 +88,26 @@ class Dispatcher:
         header = reply.header
         request = decode(api.request, header.api_version, frame, position=header.body_position)
         context = RequestContext(link, header.api_version, header.client_id)
+        finish: Finish = _as_it_is
+        if (rules := self._broker.access.rules) is not None:
+            admission = rules.admit(header.api_key, request, link, header.api_version)
+            if admission.answer is not None:
+                self._answer(reply, admission.answer, header.api_version)
+                return
+            request, finish = admission.request, admission.finish or _as_it_is
         answer = api.handle(self._broker, request, context)
         if isinstance(answer, TimedAnswer):
             answer = self._timed.answer(answer)
         if isinstance(answer, Awaitable):
-            task = asyncio.ensure_future(self._finish(link, answer, reply))
+            task = asyncio.ensure_future(self._finish(link, answer, reply, finish))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
-            self._answer(reply, answer, header.api_version)
+            self._answer(reply, finish(answer), header.api_version)
 
-    async def _finish(self, link: Link, answer: Awaitable[Any], reply: Reply) -> None:
+    async def _finish(self, link: Link, answer: Awaitable[Any], reply: Reply, finish: Finish) -> None:
         try:
-            self._answer(reply, await answer, reply.header.api_version)
+            self._answer(reply, finish(await answer), reply.header.api_version)
         except Exception as error:  # noqa: BLE001 - supervisor: one request's failure must not end the broker
             self._unexpected(link, reply, error)
 
@@ -133,6 +141,10 @@ class Dispatcher:
         logger.error("%s failed", what, exc_info=error)
         if isinstance(error, InvariantViolation):
             self._broker.fail(error)
+
+
+def _as_it_is(answer: Any) -> Any:
+    return answer
 
 
 def describe(header: RequestHeader) -> str:

@@ -43,7 +43,9 @@ def _answer_of(dispatcher: Dispatcher) -> tuple[Reply, HeartbeatResponse]:
 
 def test_the_answers_of_all_message_apis_are_filled_by_the_dispatcher() -> None:
     module = SimpleNamespace(KEY=ApiKey.HEARTBEAT, VERSIONS=(0, 4), REQUEST=HeartbeatRequest, handle=_heartbeat)
-    services = cast(BrokerServices, SimpleNamespace(clock=SimClock(), metrics=BrokerMetrics()))
+    services = cast(
+        BrokerServices, SimpleNamespace(clock=SimClock(), metrics=BrokerMetrics(), access=SimpleNamespace(rules=None))
+    )
     registry = build_registry([cast(Any, module)])
     asked: list[tuple[Link, int]] = []
 
