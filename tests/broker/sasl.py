@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import time
 from typing import Any
 
 from martlet.base.addresses import parse_bootstrap
@@ -17,6 +18,7 @@ from martlet.wire.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from martlet.wire.messages.metadata import MetadataRequest
 from martlet.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from martlet.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.broker.raw_client import RawClient
@@ -79,6 +81,15 @@ def security(name: str = "alice", password: str = PASSWORD, **more: str) -> Clie
     """What a client of ours is given."""
     values = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": name, "sasl.password": password}
     return security_from({**values, **{key.replace("_", "."): text for key, text in more.items()}})
+
+
+def wait_for_brokers(broker: RunningBroker, count: int) -> None:
+    """Until clients of the open listener are shown that many brokers."""
+    with RawClient(address_of(broker, "open")) as client:
+        deadline = time.monotonic() + 20
+        while len(client.call(MetadataRequest([]), 12).brokers) < count:
+            assert time.monotonic() < deadline, f"there are no {count} brokers"
+            time.sleep(0.05)  # real time: processes find each other
 
 
 def connect(address: str, how: ClientSecurity) -> list[str]:

@@ -10,7 +10,7 @@ from confluent_kafka.cimpl import NewTopic, Producer
 from martlet.base.errors import ErrorCode
 from martlet.testing.running_broker import RunningBroker
 from tests.broker.raw_client import RawClient
-from tests.broker.sasl import LISTENERS, PASSWORD, add_user, address_of, log_in
+from tests.broker.sasl import LISTENERS, PASSWORD, add_user, address_of, log_in, wait_for_brokers
 
 
 @pytest.fixture
@@ -22,6 +22,7 @@ def pair(tmp_path: Path) -> Iterator[tuple[RunningBroker, RunningBroker]]:
 
 def test_replicas_follow_through_the_listener_that_authenticates(pair: tuple[RunningBroker, RunningBroker]) -> None:
     add_user(pair[0], "alice")
+    wait_for_brokers(pair[0], 2)
     settings: dict[str, str | int | float | bool] = {
         "bootstrap.servers": address_of(pair[0], "clients"),
         "security.protocol": "SASL_PLAINTEXT",

@@ -35,7 +35,14 @@ class Authority:
         self._sign("client", "extendedKeyUsage=clientAuth\n")
         return EtcdTls(self.ca_file, self._path("client.pem"), self._path("client.key"))
 
-    def _sign(self, name: str, extensions: str) -> None:
+    def pair(self, name: str, extensions: str = "", *, days: int = 2) -> tuple[str, str]:
+        """Files with a certificate for this name, for servers and clients on loopback alike, and with its key."""
+        uses = "extendedKeyUsage=serverAuth,clientAuth\n"
+        self._sign(name, f"subjectAltName=IP:127.0.0.1,DNS:localhost{extensions}\n{uses}", days)
+        Path(self._path(f"{name}.key")).chmod(0o600)
+        return self._path(f"{name}.pem"), self._path(f"{name}.key")
+
+    def _sign(self, name: str, extensions: str, days: int = 2) -> None:
         Path(self._path(f"{name}.ext")).write_text(extensions)
         self._openssl(
             *("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
@@ -43,7 +50,7 @@ class Authority:
         )
         self._openssl(
             *("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"),
-            *("-days", "2", "-extfile", f"{name}.ext", "-out", f"{name}.pem"),
+            *("-days", str(days), "-extfile", f"{name}.ext", "-out", f"{name}.pem"),
         )
 
     def _path(self, name: str) -> str:

@@ -25,7 +25,7 @@ from martlet.base.errors import DiskFull, ErrorCode, InvariantViolation, Storage
 from martlet.base.ids import BrokerId, Member, TopicId, TopicPartition
 from martlet.base.invariant import invariant
 from martlet.base.randomness import IdSource
-from martlet.broker.access.parts import make_access
+from martlet.broker.access.parts import Access, make_access
 from martlet.broker.administration.config_admin import ConfigAdmin
 from martlet.broker.administration.controller import Controller, ControllerOptions
 from martlet.broker.administration.damaged_replicas import DamagedReplicas
@@ -202,8 +202,7 @@ class BrokerApp:
         self._run(damaged)
         housekeeping = Housekeeping(settings, self._clock, logs, partitions, self._metrics, topic_settings)
         self._run(housekeeping)
-        access = make_access(settings, self.listeners, changes, self._clock, self._ports.randomness)
-        feed.add_listener(access.follow)
+        access = self._make_access(feed, changes)
         self._start_replication(me, commits, feed, logs, partitions, topic_settings, access.connect_to_broker)
         groups = self._start_groups(feed, topic_admin, partitions, topic_settings)
         departures, registry = Departures(self._clock), build_registry(SERVED)
@@ -241,6 +240,15 @@ class BrokerApp:
             self._stack.callback(place.close)
             held.append(replace(options, address=Address(options.address.host, place.getsockname()[1])))
         self.listeners = replace(self.listeners, all=tuple(held))
+
+    def _make_access(self, feed: MetadataFeed, changes: MetadataChanges) -> Access:
+        access = make_access(self.settings, self.listeners, changes, self._clock, self._ports.randomness)
+        feed.add_listener(access.follow)
+        if access.tls is not None:
+            self._run(access.tls)
+            left = access.tls.seconds_left
+            self._metrics.watch("martlet_tls_certificate_seconds", "Until the TLS certificate expires.", left)
+        return access
 
     def _run(self, part: Part) -> None:
         part.start()
@@ -440,7 +448,9 @@ class BrokerApp:
         probe.start()
         self._stack.callback(probe.stop)
         config = services.topic_settings.broker_config
-        server = KafkaServer(self.settings, dispatcher, self._clock, config, self._connections_possible)
+        tls = services.access.tls
+        context = tls.server_context if tls is not None else None
+        server = KafkaServer(self.settings, dispatcher, self._clock, config, self._connections_possible, context)
         services.access.end_sessions = server.end_sessions
         bind = partial(bind_all, self.listeners.all, self._ports.bind)
         door = Door(server, bind, membership.has_lost_cluster, self.fail)

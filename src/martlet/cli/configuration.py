@@ -17,7 +17,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
 from martlet.base.addresses import parse_address
-from martlet.broker.ground.listeners import configured_listeners
+from martlet.broker.ground.listeners import exposed_listeners
+from martlet.broker.ground.security_settings import sasl_mechanisms, super_users
 from martlet.broker.ground.settings import Bounds, BrokerSettings
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
@@ -113,10 +114,19 @@ def _settings(values: Mapping[str, Any], origins: Mapping[str, Origin]) -> Broke
         )
     settings = BrokerSettings(**values)
     try:
-        configured_listeners(settings)
+        exposed = exposed_listeners(settings)
+        sasl_mechanisms(settings.sasl_mechanisms)
+        super_users(settings.super_users)
     except ValueError as error:
         key = str(error).partition(":")[0]
         raise SettingsError(f"{origins[key]}: {error}") from None
+    if exposed:
+        one = exposed[0]
+        origin = origins["listeners" if settings.listeners else "kafka"]
+        raise SettingsError(
+            f"{origin}: the listener {one.name} at {one.address} would let in anybody from other machines",
+            f"make it sasl_tls, or say that this is meant: --set insecure_listen={one.name}",
+        )
     return settings
 
 

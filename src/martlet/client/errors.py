@@ -13,6 +13,7 @@ know. `TopicMissing` is the ApiError of a topic that is known not to exist, wher
 
 import errno
 import os
+import ssl
 
 from martlet.base.errors import ApiError, ErrorCode, MartletError
 
@@ -52,6 +53,10 @@ def reason_of(error: BaseException) -> str:
     """A few lower-case words for a failed connect, without Python's decoration around them."""
     if isinstance(error, TimeoutError) and not error.errno:
         return "no answer in time"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS ({(error.reason or str(error)).replace('_', ' ').lower()})"
     if isinstance(error, OSError):
         # asyncio words its own connect errors; the number, where there is one, gives the plain phrase.
         number = error.errno

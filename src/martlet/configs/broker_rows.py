@@ -137,7 +137,7 @@ _WITHOUT_EFFECT: Final[tuple[tuple[str, ConfigType, object, Check | None, str], 
     ("transaction.partition.verification.enable", _BOOLEAN, "true", None, "There are no transactions yet."),
 )  # fmt: skip
 
-_NO_TLS: Final = "Martlet has no TLS yet"
+_NO_TLS: Final = "TLS is set up when a broker starts"
 _NO_SASL: Final = "authentication is set up when a broker starts"
 _NO_PLUGINS: Final = "Martlet loads no classes"
 

@@ -40,6 +40,7 @@ class RejectReason(StrEnum):
 
     CONNECTIONS_MAX = "connections_max"
     ADDRESS_MAX = "connections_per_address_max"
+    ADDRESS_RATE = "connections_per_address_rate"
     LOST_CLUSTER = "lost_cluster"
 
 

@@ -33,7 +33,9 @@ def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path) -> None
     (tmp_path / "martlet.toml").write_text(
         'kafka = "0.0.0.0:1"\ndata = "from-file"\nrack = "r1"\nauto_create_topics = false\ndefault_partitions = 6\n'
     )
-    configuration = load({"kafka": "h:3"}, {"MARTLET_KAFKA": "h:2", "MARTLET_DATA": "from-env"})
+    configuration = load(
+        {"kafka": "h:3", "insecure_listen": "kafka"}, {"MARTLET_KAFKA": "h:2", "MARTLET_DATA": "from-env"}
+    )
     settings, origins = configuration.settings, configuration.origins
     assert (settings.kafka, str(origins["kafka"])) == ("h:3", "flag --kafka")
     assert (settings.data, str(origins["data"])) == ("from-env", "environment MARTLET_DATA")
@@ -55,7 +57,7 @@ def test_switches_are_read_in_the_usual_words(text: str, value: bool) -> None:
 
 
 def test_an_address_without_port_gets_the_usual_one() -> None:
-    assert load({"kafka": "0.0.0.0", "operations": "0.0.0.0"}).settings.operations == "0.0.0.0:9644"
+    assert load({"kafka": "127.0.0.1", "operations": "0.0.0.0"}).settings.operations == "0.0.0.0:9644"
 
 
 @pytest.mark.parametrize(
@@ -173,10 +175,15 @@ def test_an_unknown_variable_is_noted_but_those_of_others_are_not() -> None:
 
 
 def test_named_listeners_are_checked_with_the_place_they_come_from() -> None:
-    configuration = load({"listeners": "a=plain://h:1,b=plain://h:2", "broker_listener": "b"})
+    configuration = load({"listeners": "a=plain://[::1]:1,b=sasl_tls://h:2", "broker_listener": "b"})
     assert configuration.settings.broker_listener == "b"
     for flags, sentence in (
-        ({"listeners": "a=tls://h:1"}, "flag --listeners: listeners: the protocol tls is not served yet"),
+        ({"listeners": "a=ssl://h:1"}, "flag --listeners: listeners: there is no protocol 'ssl'"),
+        ({"listeners": "a=tls://h:1"}, "flag --listeners: the listener a at h:1 would let in anybody"),
+        ({"kafka": "0.0.0.0"}, "flag --kafka: the listener kafka at 0.0.0.0:9092 would let in anybody"),
+        ({"insecure_listen": "b"}, "flag --insecure_listen: insecure_listen: there is no listener 'b'"),
+        ({"sasl_mechanisms": "x"}, "flag --sasl_mechanisms: sasl_mechanisms: 'x' is not offered"),
+        ({"super_users": "x"}, "flag --super_users: super_users: 'x' is no principal"),
         ({"broker_listener": "x"}, "flag --broker_listener: broker_listener: there is no listener 'x'; there is kafka"),
         ({"listeners": "a=plain://h:1", "kafka": "h:2"}, "flag --kafka and flag --listeners both say where"),
         ({"advertised": ":9"}, "flag --advertised: advertised: ':9' has no host"),

@@ -63,7 +63,11 @@ def test_a_play_cluster_has_a_rack_for_each_broker_and_as_many_copies_as_it_can(
 @pytest.mark.parametrize(
     ("wish", "flags", "sentence"),
     [
-        (Wish(2, False), {"listeners": ("--set listeners", "a=plain://h:1")}, "cannot be those of several brokers"),
+        (
+            Wish(2, False),
+            {"listeners": ("--set listeners", "a=plain://127.0.0.1:1")},
+            "cannot be those of several brokers",
+        ),
         (Wish(2, False), {"advertised": ("--set advertised", "h:1")}, "cannot be that of several brokers"),
         (Wish(2, True), {"metadata": ("--set metadata", "etcd://h:1")}, "--cluster brings a metadata store"),
         (Wish(9, False), {"kafka": ("--kafka", "127.0.0.1:65530")}, "too few ports"),

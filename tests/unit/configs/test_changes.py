@@ -145,7 +145,7 @@ def test_a_broker_keeps_what_it_does_not_know_as_kafka_does() -> None:
         ("listener.name.plaintext.max.connections", "1", "listeners have no settings of their own"),
         ("plugin.key", "x" * 5_000, "kept up to 4096 characters"),
         ("plugin.key", None, "needs a value"),
-        ("ssl.keystore.location", "/keys", "Martlet has no TLS yet"),
+        ("ssl.keystore.location", "/keys", "TLS is set up when a broker starts"),
         ("sasl.jaas.config", "password", r"authentication is set up when a broker starts\), not \(hidden\)"),
         ("principal.builder.class", "a.B", "authentication is set up when a broker starts"),
         ("cordoned.log.dirs", "*", r"one log directory.*martlet\.drain"),

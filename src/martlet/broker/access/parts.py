@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final
 
 from martlet.base.clock import Clock
 from martlet.base.randomness import Randomness
@@ -11,18 +10,18 @@ from martlet.broker.access.access_rules import AccessRules
 from martlet.broker.access.audit import Audit
 from martlet.broker.access.authentication import USER, Authentication, AuthenticationOptions
 from martlet.broker.access.rule_admin import RuleAdmin
+from martlet.broker.access.tls import Tls, TlsFiles, TlsUnusable
 from martlet.broker.access.user_admin import UserAdmin
 from martlet.broker.access.users import BROKER_MECHANISM, BROKER_USER, Users
 from martlet.broker.ground.listeners import ListenerProtocol, Listeners
 from martlet.broker.ground.peer_connection import Connect, connect_to_broker, connect_with
+from martlet.broker.ground.security_settings import sasl_mechanisms, super_users
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.client.security import ClientSecurity, SecurityProtocol
 from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.security.authorizer import Authorizer
 from martlet.security.sasl import Mechanism
-
-_OFFERED: Final = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
 
 
 @dataclass(slots=True)
@@ -37,6 +36,8 @@ class Access:
     """How this broker reaches others, as what their listener asks for."""
     rules: AccessRules | None = None
     """None while everybody may do everything."""
+    tls: Tls | None = None
+    """None where no listener needs it."""
     end_sessions: Callable[[Collection[str]], None] = lambda users: None
     """Ends the connections of users that are not what they were; the server's, once there is one."""
 
@@ -69,33 +70,21 @@ def make_access(
         authentication=authentication,
         user_admin=UserAdmin(changes),
         rule_admin=RuleAdmin(changes),
-        connect_to_broker=_connect(listeners, image),
+        connect_to_broker=_connect(settings, listeners, image),
         rules=rules,
+        tls=_tls(settings, listeners, clock),
     )
 
 
-def super_users(text: str) -> tuple[str, ...]:
-    """The principals that a setting names; raises ValueError with a sentence."""
-    found = tuple(part.strip() for part in text.split(";") if part.strip())
-    for principal in found:
-        if not principal.startswith(f"{USER}:") or principal == f"{USER}:":
-            raise ValueError(f"super_users: {principal!r} is no principal; write User:NAME, several by semicolons")
-    return found
+def _tls(settings: BrokerSettings, listeners: Listeners, clock: Clock) -> Tls | None:
+    if not any(one.protocol.encrypts for one in listeners.all):
+        return None
+    if not settings.tls_cert or not settings.tls_key:
+        raise TlsUnusable("a listener with TLS needs tls_cert and tls_key")
+    return Tls(TlsFiles(settings.tls_cert, settings.tls_key, settings.tls_ca, settings.tls_client_auth), clock)
 
 
-def sasl_mechanisms(text: str) -> tuple[Mechanism, ...]:
-    """The mechanisms that a setting names; raises ValueError with a sentence."""
-    found = []
-    for word in text.split(","):
-        mechanism = next((one for one in _OFFERED if one.value == word.strip().upper()), None)
-        if mechanism is None:
-            allowed = ", ".join(one.value for one in _OFFERED)
-            raise ValueError(f"sasl_mechanisms: {word.strip()!r} is not offered; allowed are {allowed}")
-        found.append(mechanism)
-    return tuple(dict.fromkeys(found))
-
-
-def _connect(listeners: Listeners, image: MetadataImage) -> Connect:
+def _connect(settings: BrokerSettings, listeners: Listeners, image: MetadataImage) -> Connect:
     """How brokers of this cluster reach each other: their listener is like ours of the same name."""
     protocol = next(one.protocol for one in listeners.all if one.name == listeners.for_brokers)
     if protocol is ListenerProtocol.PLAIN:
@@ -107,6 +96,9 @@ def _connect(listeners: Listeners, image: MetadataImage) -> Connect:
             mechanism=Mechanism(BROKER_MECHANISM.value),
             username=BROKER_USER,
             password=Secret(image.replica_secret),
+            ca_file=settings.tls_ca,
+            certificate_file=settings.tls_cert,
+            key_file=settings.tls_key,
         )
 
     return connect_with(security)

@@ -8,6 +8,7 @@ Rules: what cannot be served is refused with a ValueError whose sentence is for 
 Proved by: tests/unit/broker/ground/test_listeners.py
 """
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -53,7 +54,6 @@ _KAFKA_NAMES: Final = {
     ListenerProtocol.SASL_PLAIN: "SASL_PLAINTEXT",
     ListenerProtocol.SASL_TLS: "SASL_SSL",
 }
-SERVED_PROTOCOLS: Final = frozenset({ListenerProtocol.PLAIN, ListenerProtocol.SASL_PLAIN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,35 @@ def configured_listeners(settings: BrokerSettings) -> Listeners:
     return Listeners(found, for_brokers)
 
 
+def exposed_listeners(settings: BrokerSettings) -> list[ListenerOptions]:
+    """The listeners that would let anybody in from other machines without the operator having said so by name."""
+    agreed = set(_parts(settings.insecure_listen))
+    found = configured_listeners(settings).all
+    unknown = agreed - {one.name for one in found}
+    if unknown:
+        names = ", ".join(one.name for one in found)
+        raise ValueError(f"insecure_listen: there is no listener {min(unknown)!r}; there is {names}")
+    asks_certificates = settings.tls_client_auth == "required"
+    return [
+        one
+        for one in found
+        if not one.protocol.authenticates
+        and not (one.protocol is ListenerProtocol.TLS and asks_certificates)
+        and not is_loopback(one.address.host)
+        and one.name not in agreed
+    ]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address can be reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
@@ -107,17 +136,12 @@ def _parse_listener(text: str) -> ListenerOptions:
     try:
         protocol = ListenerProtocol(word)
     except ValueError:
-        raise ValueError(f"listeners: there is no protocol {word!r}; allowed is {_served()}") from None
-    if protocol not in SERVED_PROTOCOLS:
-        raise ValueError(f"listeners: the protocol {word} is not served yet; allowed is {_served()}")
+        allowed = ", ".join(one.value for one in ListenerProtocol)
+        raise ValueError(f"listeners: there is no protocol {word!r}; allowed are {allowed}") from None
     try:
         return ListenerOptions(name, parse_address(address), protocol=protocol)
     except ValueError as error:
         raise ValueError(f"listeners: {error}") from None
-
-
-def _served() -> str:
-    return ", ".join(protocol.value for protocol in ListenerProtocol if protocol in SERVED_PROTOCOLS)
 
 
 def _check_distinct(listeners: tuple[ListenerOptions, ...]) -> None:

@@ -50,14 +50,31 @@ class BrokerSettings:
     )
     listeners: str = setting(
         "",
-        "named listeners in place of `kafka`, NAME=PROTOCOL://HOST:PORT by commas; PROTOCOL is plain or sasl_plain",
+        "named listeners in place of `kafka`, NAME=PROTOCOL://HOST:PORT by commas: plain, tls, sasl_plain, sasl_tls",
     )
     broker_listener: str = setting("", "the listener that other brokers connect to; empty means the first")
     advertised: str = setting(
         "", "address given to clients, HOST:PORT, or NAME=HOST:PORT by commas; empty means the one they connected to"
     )
+    insecure_listen: str = setting(
+        "", "names of listeners that may let in anybody from other machines, by commas; none does otherwise"
+    )
+    tls_cert: str = setting("", "file with the certificate of tls listeners, and those that sign it")
+    tls_key: str = setting("", "file with the key of that certificate, readable by nobody else")
+    tls_ca: str = setting("", "file with the authorities that clients and other brokers are checked against")
+    tls_client_auth: str = setting(
+        "none",
+        "whether clients of tls listeners show a certificate: none, requested or required",
+        one_of=("none", "requested", "required"),
+    )
+    tls_principal: str = setting(
+        "dn",
+        "what in a client's certificate names it: dn, cn, san_dns or san_uri",
+        one_of=("dn", "cn", "san_dns", "san_uri"),
+    )
     sasl_mechanisms: str = setting(
-        "SCRAM-SHA-256,SCRAM-SHA-512", "mechanisms by which clients of sasl listeners prove who they are, by commas"
+        "SCRAM-SHA-256,SCRAM-SHA-512",
+        "how clients of sasl listeners prove who they are, by commas: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN (tls only)",
     )
     sasl_session_ms: int = setting(
         0, "a client of a sasl listener must prove again who it is after this time; 0 means as long as it is connected"

@@ -22,7 +22,8 @@ from typing import Final, Protocol, cast
 from martlet.base.addresses import Address
 from martlet.base.clock import Clock
 from martlet.base.errors import ProtocolViolation
-from martlet.broker.ground.listeners import ListenerOptions
+from martlet.base.principals import Principal
+from martlet.broker.ground.listeners import ListenerOptions, ListenerProtocol
 from martlet.broker.ground.request import Link, Reply
 from martlet.broker.ground.session import Session, SessionState
 from martlet.broker.ground.settings import BrokerSettings
@@ -31,6 +32,8 @@ from martlet.broker.serving.flow import Flow
 from martlet.broker.serving.memory_budget import MemoryBudget
 from martlet.broker.serving.outbox import Outbox
 from martlet.observe.metrics import DropReason
+from martlet.security.certificates import PrincipalFrom, name_in
+from martlet.security.errors import AuthenticationRefused
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.frames import FrameReceiver
 from martlet.wire.headers import RequestHeader, read_request_header
@@ -49,6 +52,7 @@ _AUTHENTICATION_MS_MAX: Final = 10_000
 """Time a new client has to prove who it is."""
 _UNKNOWN_BUFFER_BYTES: Final = 4_096
 """What the receive buffer of a client begins with that has not proven who it is."""
+_TLS_WRITE_BYTES: Final = 65_536
 _UNKNOWN_BYTES_MAX: Final = 65_536
 """The largest frame of such a client, and the answers that it may leave unread."""
 
@@ -118,10 +122,22 @@ class KafkaConnection(asyncio.BufferedProtocol):
             local=Address(str(local[0]), int(local[1])),
             made_at_ms=self._clock.monotonic_ms(),
         )
-        reason = self._owner.opened(self, self._link.peer)
+        reason = self._owner.opened(self, self._link.peer) or self._identify(transport)
         if reason is not None:
             self._dispatcher.report_refusal(self._link, reason)
             self.abort()
+
+    def _identify(self, transport: asyncio.BaseTransport) -> str | None:
+        """Take a client for whom its certificate names; a sentence when it names nobody."""
+        certificate = transport.get_extra_info("peercert")
+        if not certificate or self._link.listener.protocol is not ListenerProtocol.TLS:
+            return None
+        try:
+            name = name_in(certificate, PrincipalFrom(self._settings.tls_principal))
+        except AuthenticationRefused as refusal:
+            return str(refusal)
+        self._session.identified(Principal("User", name))
+        return None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
@@ -254,6 +270,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         # Small answers go out as one piece; large ones are not copied together.
         if size <= _JOIN_BYTES_MAX:
             self._transport.write(b"".join(chunks))
+        elif self._link.listener.protocol.encrypts:
+            # TLS keeps a buffer as large as the largest write, for as long as the connection is open.
+            for chunk in chunks:
+                view = memoryview(chunk)
+                for begin in range(0, len(view), _TLS_WRITE_BYTES):
+                    self._transport.write(view[begin : begin + _TLS_WRITE_BYTES])
         else:
             self._transport.writelines(chunks)
         self._dispatcher.metrics.bytes_out += size

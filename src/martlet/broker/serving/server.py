@@ -8,19 +8,22 @@ import asyncio
 import contextlib
 import itertools
 import socket
+import ssl
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from martlet.base.addresses import Address
 from martlet.base.clock import Clock
+from martlet.base.invariant import invariant
 from martlet.broker.ground.listeners import ListenerOptions
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.serving.connection import KafkaConnection
 from martlet.broker.serving.dispatch import Dispatcher
 from martlet.broker.serving.memory_budget import MemoryBudget
 from martlet.broker.serving.outbox import Outbox
+from martlet.broker.serving.tls_acceptor import TlsAcceptor
 from martlet.configs.effective import EffectiveConfig
 from martlet.observe.metrics import DropReason, RejectReason
 
@@ -75,10 +78,13 @@ class KafkaServer:
         clock: Clock,
         config: Callable[[], EffectiveConfig],
         connections_possible: int,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
+        """`tls` gives the context for the next connection of a listener that needs one."""
         self._settings = settings
         self._config = config
         self._connections_possible = connections_possible
+        self._tls = tls
         self._dispatcher = dispatcher
         self._metrics = dispatcher.metrics
         self._clock = clock
@@ -86,7 +92,7 @@ class KafkaServer:
         self._outbox = Outbox(lambda end_turn: asyncio.get_running_loop().call_soon(end_turn))
         self._connections: dict[KafkaConnection, str] = {}
         self._per_host: Counter[str] = Counter()
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | TlsAcceptor] = []
         self._is_shut = True
         self._sweeper: asyncio.Task[None] | None = None
         self._none_left = asyncio.Event()
@@ -100,7 +106,10 @@ class KafkaServer:
         try:
             for options, listening in sockets:
                 make = partial(self._make_connection, options)
-                self._servers.append(await loop.create_server(make, sock=listening, backlog=_BACKLOG))
+                if options.protocol.encrypts:
+                    self._servers.append(self._accept_tls(listening, make))
+                else:
+                    self._servers.append(await loop.create_server(make, sock=listening, backlog=_BACKLOG))
         except OSError:
             self._is_shut = True
             self._close_servers()
@@ -177,6 +186,16 @@ class KafkaServer:
         self._metrics.connections_open = len(self._connections)
         if not self._connections:
             self._none_left.set()
+
+    def _accept_tls(self, listening: socket.socket, make: Callable[[], KafkaConnection]) -> TlsAcceptor:
+        invariant(self._tls is not None, "a listener with TLS has a context")
+        context = cast(Callable[[], ssl.SSLContext], self._tls)
+        acceptor = TlsAcceptor(listening, make, context, self._clock, self._came_too_often)
+        acceptor.start(_BACKLOG)
+        return acceptor
+
+    def _came_too_often(self) -> None:
+        self._metrics.connections_rejected[RejectReason.ADDRESS_RATE] += 1
 
     def _close_servers(self) -> None:
         servers, self._servers = self._servers, []

@@ -15,9 +15,12 @@ from martlet.security.rules import Operation
 from tests.unit.cluster.images import FollowedStore
 from tests.unit.security.rule_samples import rule
 
-LINK = Link(Address("10.0.0.9", 5), Address("10.0.0.1", 9092))
 PAYMENTS = ("topic", "literal", "payments")
 READ = AccessRule("User:*", "*", "read", "allow")
+
+
+def link() -> Link:
+    return Link(Address("10.0.0.9", 5), Address("10.0.0.1", 9092))
 
 
 def rules_over(store: FollowedStore, *super_users: str) -> AccessRules:
@@ -33,11 +36,11 @@ def test_rules_are_read_as_they_were_written() -> None:
 def test_what_the_metadata_holds_is_in_force_at_once_and_until_it_changes() -> None:
     store = FollowedStore()
     store.commit(plan_access([(AccessRecord(PAYMENTS), [READ])]))
-    rules = rules_over(store)
-    assert rules.may(LINK, Operation.READ, "payments", "FETCH")
+    rules, client = rules_over(store), link()
+    assert rules.may(client, Operation.READ, "payments", "FETCH")
     stored = store.image.access_records()[PAYMENTS]
     rules.follow(store.commit(plan_access([(stored, [])])))
-    assert not rules.may(LINK, Operation.READ, "payments", "FETCH")
+    assert not rules.may(client, Operation.READ, "payments", "FETCH")
 
 
 def test_words_of_a_later_version_allow_nothing_and_deny_everything(caplog: pytest.LogCaptureFixture) -> None:
@@ -52,7 +55,6 @@ def test_words_of_a_later_version_allow_nothing_and_deny_everything(caplog: pyte
 def test_acl_5_an_api_without_a_gate_is_served_to_super_users_only() -> None:
     request = object()
     with pytest.raises(ProtocolViolation, match="not served under access rules"):
-        rules_over(FollowedStore()).admit(9_999, request, LINK, 0)
-    super_link = Link(Address("10.0.0.9", 5), Address("10.0.0.1", 9092))
-    admitted = rules_over(FollowedStore(), "User:ANONYMOUS").admit(9_999, request, super_link, 0)
+        rules_over(FollowedStore()).admit(9_999, request, link(), 0)
+    admitted = rules_over(FollowedStore(), "User:ANONYMOUS").admit(9_999, request, link(), 0)
     assert admitted.request is request
