@@ -6,6 +6,9 @@ answered with a decoy credential, so that bytes and time are those of a known on
 Invariants: SCR-1 nonce and header come back whole and exactly, and channel binding is never spoken of (`n,`); SCR-2 a
 machine that met an error, or has ended, takes nothing more; SCR-3 `user` is set only by a proof that held.
 
+librdkafka up to 2.0 (Debian's kcat) sends its own nonce twice before ours. That one form is taken too: it holds the
+whole nonce, and the proof is over what was sent.
+
 Proved by: tests/unit/security/test_scram.py
 """
 
@@ -133,7 +136,7 @@ class ScramServer:
         self._candidate = ""
         self._is_known = False
         self._credential = ScramCredential(b"", 0, b"", b"")
-        self._nonce = self._binding = self._client_first = self._server_first = ""
+        self._nonce = self._doubled_nonce = self._binding = self._client_first = self._server_first = ""
         self.user: str | None = None
 
     @property
@@ -157,6 +160,7 @@ class ScramServer:
         self._is_known = found is not None
         self._credential = credential = found or decoy
         self._nonce = client_nonce + self._own_nonce
+        self._doubled_nonce = client_nonce + self._nonce
         self._server_first = f"r={self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
         self._binding = b64encode(f"n,a={authorize_as},".encode()).decode() if authorize_as is not None else _BINDING
         self._step = _Step.FINAL
@@ -176,7 +180,7 @@ class ScramServer:
         if len(proof) != len(signature):
             raise AuthenticationRefused("the SCRAM proof has a wrong size")
         holds = hmac.compare_digest(hashlib.new(algorithm, _xor(proof, signature)).digest(), credential.stored_key)
-        same_nonce = hmac.compare_digest(nonce, self._nonce)
+        same_nonce = hmac.compare_digest(nonce, self._nonce) | hmac.compare_digest(nonce, self._doubled_nonce)
         if not (holds & same_nonce & (binding == self._binding) & self._is_known):
             raise AuthenticationRefused(self._reason(same_nonce=same_nonce, same_binding=binding == self._binding))
         self.user = self._candidate

@@ -1,6 +1,8 @@
 """SCRAM: the RFC's exchange, both machines against each other, and everything that must be refused."""
 
 import contextlib
+import hashlib
+import hmac
 import re
 from base64 import b64decode, b64encode
 
@@ -128,6 +130,20 @@ def proven(change: dict[str, str]) -> AuthenticationRefused:
 def test_a_short_replayed_or_foreign_nonce_is_refused() -> None:
     for nonce in ("servernonce0123456", "clientnonce", "othernonceservernonce0123456", "clientnonceservernonce012345"):
         assert "nonce" in str(proven({"r": nonce}))
+
+
+def test_the_doubled_nonce_of_old_librdkafka_is_taken_with_a_proof_over_it_only() -> None:
+    assert "wrong password" in str(proven({"r": "clientnonceclientnonceservernonce0123456"}))
+    server = server_for(ScramMechanism.SHA_256)
+    first = server.first(b"n,,n=user,r=clientnonce").decode()
+    without_proof = "c=biws,r=clientnonceclientnonceservernonce0123456"
+    transcript = f"n=user,r=clientnonce,{first},{without_proof}".encode()
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", SALT, 4096)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), transcript, "sha256")
+    proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
+    server.final(f"{without_proof},p={b64encode(proof).decode()}".encode())
+    assert server.user == "user"
 
 
 def test_another_channel_binding_or_a_bad_proof_is_refused() -> None:

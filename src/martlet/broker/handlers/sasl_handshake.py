@@ -3,7 +3,8 @@
 - A mechanism that is not offered gets UNSUPPORTED_SASL_MECHANISM with those that are, and the connection ends.
 - A client that is authenticated may begin again over the same connection (KIP-368), once a second at most.
 - Through a listener without SASL, or out of turn: ILLEGAL_SASL_STATE.
-Deviation: version 0, after which bare tokens follow, is not served; no client of today sends it.
+Deviation: version 0, after which bare tokens follow, is not served; it is advertised, because librdkafka up to 2.0
+takes SASL for missing otherwise, and then sends version 1 all the same.
 """
 
 from typing import Final
@@ -18,6 +19,7 @@ from martlet.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHands
 
 KEY: Final = ApiKey.SASL_HANDSHAKE
 VERSIONS: Final = (1, 1)
+ADVERTISED: Final = (0, 1)
 REQUEST: Final = SaslHandshakeRequest
 
 _AGAIN_MS_MIN: Final = 1_000
