@@ -25,6 +25,8 @@ _COMMANDS: Final = {
     "pipeline": ("martlet.cli.pipeline:pipeline", "Run data pipelines on Spark, see how they do, stop them."),
     "partition": ("martlet.cli.partition:partition", "Show where partitions lie, move them, and elect their leaders."),
     "log": ("martlet.cli.log:log", "Check messages at rest for damage, and repair what is damaged."),
+    "user": ("martlet.cli.user:user", "Add, list and delete users who prove by a password who they are."),
+    "acl": ("martlet.cli.acl:acl", "Allow, deny, list and remove access rules, and test which of them decides."),
     "cluster": ("martlet.cli.cluster:cluster", "Show how the brokers are, and take one of them out of service."),
     "status": ("martlet.cli.status:status", "Show whether the cluster is reachable and well."),
     "config": ("martlet.cli.config:config", "Show settings and where each value comes from."),

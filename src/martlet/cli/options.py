@@ -21,6 +21,8 @@ class Target(NamedTuple):
 
     bootstrap: tuple[Address, ...]
     timeout_ms: int
+    client_config: str | None = None
+    """The file that says how connections are protected, and who we are."""
 
 
 class BootstrapType(click.ParamType[tuple[Address, ...]]):
@@ -72,7 +74,7 @@ START = StartType()
 
 
 def connects(function: Function) -> Function:
-    """Adds --bootstrap and --timeout and hands them over as `target`."""
+    """Adds --bootstrap, --timeout and --client-config and hands them over as `target`."""
 
     @click.option(
         "--bootstrap",
@@ -92,9 +94,20 @@ def connects(function: Function) -> Function:
         metavar="SECONDS",
         help="How long to wait for an answer.",
     )
+    @click.option(
+        "--client-config",
+        type=click.Path(dir_okay=False),
+        envvar="MARTLET_CLIENT_CONFIG",
+        show_envvar=True,
+        metavar="FILE",
+        help="Security of connections, under Kafka's names: security.protocol, sasl.username, ssl.ca.location ...",
+    )
     @functools.wraps(function)
-    def with_target(*args: Any, bootstrap: tuple[Address, ...], timeout: float, **kwargs: Any) -> Any:
-        return function(*args, target=Target(bootstrap, max(1, int(timeout * 1000))), **kwargs)
+    def with_target(
+        *args: Any, bootstrap: tuple[Address, ...], timeout: float, client_config: str | None, **kwargs: Any
+    ) -> Any:
+        target = Target(bootstrap, max(1, int(timeout * 1000)), client_config or None)
+        return function(*args, target=target, **kwargs)
 
     return with_target  # type: ignore[return-value]
 

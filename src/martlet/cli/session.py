@@ -5,8 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from martlet.base.addresses import Address, parse_bootstrap
+from martlet.cli.client_config import read_client_config
+from martlet.cli.exit_codes import ExitCode
+from martlet.cli.failures import CommandFailed
 from martlet.cli.options import DEFAULT_BOOTSTRAP, Target
 from martlet.client.options import ClientOptions
+from martlet.client.security import ClientSecurity
 
 if TYPE_CHECKING:
     from martlet.client.cluster import Cluster
@@ -25,6 +29,7 @@ def run_with_cluster(target: Target, work: Callable[["Cluster"], Awaitable[Resul
 
     options = ClientOptions(
         client_id="martlet-cli",
+        security=security_of(target),
         connect_timeout_ms=min(target.timeout_ms, _CONNECT_TIMEOUT_MS),
         request_timeout_ms=target.timeout_ms,
         retry_timeout_ms=target.timeout_ms,
@@ -36,6 +41,16 @@ def run_with_cluster(target: Target, work: Callable[["Cluster"], Awaitable[Resul
             return await work(cluster)
 
     return asyncio.run(conversation())
+
+
+def security_of(target: Target) -> ClientSecurity:
+    """How the verb's connections are protected."""
+    if target.client_config is None:
+        return ClientSecurity()
+    try:
+        return read_client_config(target.client_config)
+    except ValueError as error:
+        raise CommandFailed(ExitCode.USAGE, str(error)) from None
 
 
 def topic_names_for_completion(bootstrap: Sequence[Address] | None) -> list[str]:

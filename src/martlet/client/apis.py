@@ -25,11 +25,14 @@ from martlet.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from martlet.wire.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from martlet.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from martlet.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from martlet.wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from martlet.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from martlet.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from martlet.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from martlet.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from martlet.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from martlet.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from martlet.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -89,6 +92,9 @@ DESCRIBE_USERS: Final = Api(
     0,
     0,
 )
+DESCRIBE_ACLS: Final = Api(ApiKey.DESCRIBE_ACLS, DescribeAclsRequest, DescribeAclsResponse, 1, 3)
+CREATE_ACLS: Final = Api(ApiKey.CREATE_ACLS, CreateAclsRequest, CreateAclsResponse, 1, 3)
+DELETE_ACLS: Final = Api(ApiKey.DELETE_ACLS, DeleteAclsRequest, DeleteAclsResponse, 1, 3)
 ALTER_USERS: Final = Api(
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, 0, 0
 )

@@ -92,8 +92,12 @@ def credential_of_salted(
 
 def credential_of(mechanism: ScramMechanism, password: Secret, salt: bytes, iterations: int) -> ScramCredential:
     """The credential of a password; takes milliseconds of processor time, so never on an event loop."""
-    salted = hashlib.pbkdf2_hmac(mechanism.hash_name, password.reveal().encode(), salt, iterations)
-    return credential_of_salted(mechanism, salted, salt, iterations)
+    return credential_of_salted(mechanism, salt_password(mechanism, password, salt, iterations), salt, iterations)
+
+
+def salt_password(mechanism: ScramMechanism, password: Secret, salt: bytes, iterations: int) -> bytes:
+    """The password stretched, which is as good as the password for this salt; takes milliseconds."""
+    return hashlib.pbkdf2_hmac(mechanism.hash_name, password.reveal().encode(), salt, iterations)
 
 
 def is_password_of(mechanism: ScramMechanism, credential: ScramCredential, password: Secret) -> bool:
