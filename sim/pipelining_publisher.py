@@ -18,7 +18,7 @@ from martlet.base.errors import ERROR_TABLE, ApiError, ErrorCode, error_code
 from martlet.base.ids import TopicPartition
 from martlet.client.accumulator import ProducerIdentity
 from martlet.client.apis import INIT_PRODUCER_ID, NEWEST_BY_NAME, PRODUCE
-from martlet.client.cluster import Cluster, Lane
+from martlet.client.cluster import Cluster, Purpose
 from martlet.client.connection import Connection
 from martlet.client.errors import ClientError
 from martlet.client.retrying import asks_for_new_metadata, is_worth_retrying
@@ -122,7 +122,7 @@ class PipeliningPublisher:
         """The connection to the leader; None while there is none or another one owes answers."""
         try:
             leader = await self._cluster.leader(self._partition)
-            connection = await self._cluster.connection(leader.broker_id, Lane.PRODUCE)
+            connection = await self._cluster.connection(leader.broker_id, Purpose.PRODUCE)
         except (ApiError, ClientError) as error:
             self._failed(error)
             return None

@@ -68,13 +68,13 @@ def test_partitions_are_listed_by_topic_and_number(martlet: Martlet) -> None:
         (["partition", "move", "refusals", "--replicas", "1", "--to", "1"], 2, "--replicas says everything"),
         (["partition", "move", "refusals", "--cancel", "--to", "1"], 2, "--cancel goes with a selection only"),
         (["partition", "elect"], 2, "say which partitions"),
-        (["partition", "elect", "refusals", "--unclean"], 2, "nobody to ask; --yes goes on"),
+        (["partition", "elect", "refusals", "--unclean"], 2, "not a terminal: use --yes, which goes on"),
         (["cluster", "drain", "1"], 5, "no other broker could take them"),
         (["cluster", "drain", "7"], 3, "there is no broker 7"),
         (["cluster", "drain", "one"], 2, "is not the number of a broker"),
         (["cluster", "undrain", "7"], 3, "there is no broker 7"),
         (["cluster", "remove", "7", "--yes"], 3, "there is no broker 7"),
-        (["cluster", "remove", "7"], 2, "nobody to ask; --yes goes on"),
+        (["cluster", "remove", "7"], 2, "not a terminal: use --yes, which goes on"),
         (["cluster", "remove", "1", "--yes"], 5, "drain it first"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -102,7 +102,7 @@ def test_what_is_so_already_needs_nothing(martlet: Martlet) -> None:
 def test_a_no_to_the_question_changes_nothing(martlet: Martlet) -> None:
     for arguments, answer in (
         (["cluster", "remove", "1"], "nothing was removed"),
-        (["partition", "elect", "--all-topics", "--unclean"], "nobody was elected"),
+        (["partition", "elect", "--all-topics", "--unclean"], "no leader was elected"),
     ):
         ran = martlet(*arguments, stdin=b"n\n")
         assert ran.exit_code == 1

@@ -86,7 +86,7 @@ class Controllers(RuleBasedStateMachine):
     def the_controller_acts(self, passed_ms: int) -> None:
         self.now_ms += passed_ms
         states = self.cluster.states
-        fenced = self.guard.look(states.missing, self.now_ms)
+        fenced = self.guard.check(states.missing, self.now_ms)
         self._carry_out(self.cluster.image, states.holding_back(fenced))
 
     @rule()
@@ -295,8 +295,8 @@ def test_of_two_controllers_with_the_same_image_one_at_most_changes_a_partition(
         cluster.stop(broker)
     one, other = cluster.snapshot(), cluster.snapshot()
     changed: list[str] = []
-    for image, portion in ((one, 100), (other, split)):
-        for plan in cluster.round(image, portion=portion):
+    for image, per_commit in ((one, 100), (other, split)):
+        for plan in cluster.round(image, partitions_per_commit=per_commit):
             changed.extend(plan.commit.puts)
     assert len(changed) == len(set(changed))
     assert not cluster.round(other), "what the other wanted is done"

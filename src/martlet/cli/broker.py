@@ -46,7 +46,7 @@ def broker(flags: Mapping[str, tuple[str, str]], config_file: str | None) -> int
 
 
 def run_broker(configuration: Configuration, *, is_first_try: bool) -> int:
-    """Until a signal ends it; the exit code. A first try is told what to do next."""
+    """Until a signal ends it; the exit code. A first try is shown what to do next."""
     from martlet.broker.allocator import keep_large_blocks
     from martlet.broker.app import new_event_loop
     from martlet.observe.logs import set_up_logging
@@ -114,7 +114,7 @@ def _begin_stop(stopping: asyncio.Event, loop: asyncio.AbstractEventLoop) -> Non
     loop.remove_signal_handler(signal.SIGINT)
     signal.signal(signal.SIGINT, _end_at_once)
     stopping.set()
-    # Whoever read our words may be gone; that is no reason to stay.
+    # The reader of our output may be gone; that is no reason to stay.
     with contextlib.suppress(OSError):
         print_note("stopping; Ctrl-C again ends at once")
 

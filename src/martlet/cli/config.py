@@ -37,7 +37,7 @@ def show(
     """
     if topic is not None:
         if flags or config_file:
-            raise click.UsageError("--topic asks the broker; flags of a broker have no meaning beside it")
+            raise click.UsageError("--topic asks the broker; flags of a broker have no meaning with it")
         _show_topic(topic, as_json, target)
         return
     configuration = load_configuration(flags, environment=os.environ, file=config_file)

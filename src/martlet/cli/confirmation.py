@@ -9,17 +9,17 @@ from martlet.cli.failures import CommandFailed
 
 
 def confirm_deletion(question: str) -> None:
-    """Return when the answer is yes; a UsageError when there is nobody to ask."""
-    confirm(question, "nothing was deleted", instead="--yes deletes without asking")
+    """Return when the answer is yes; a UsageError when standard input is no terminal."""
+    confirm(question, "nothing was deleted", instead="deletes without asking")
 
 
-def confirm(question: str, otherwise: str, *, instead: str = "--yes goes on without asking") -> None:
-    """Likewise for other things; `otherwise` is what is said after a no, `instead` when there is nobody to ask."""
+def confirm(question: str, otherwise: str, *, instead: str = "goes on without asking") -> None:
+    """Likewise for other things; `otherwise` is said after a no, `instead` without a terminal."""
     try:
         agreed = click.confirm(question, err=True)
     except click.Abort:
         if sys.stdin.isatty():
             raise
-        raise click.UsageError(f"there is nobody to ask; {instead}") from None
+        raise click.UsageError(f"not a terminal: use --yes, which {instead}") from None
     if not agreed:
         raise CommandFailed(ExitCode.FAILURE, otherwise)

@@ -63,7 +63,7 @@ class FormatType(click.ParamType[Printer]):
     show_default=True,
     help="earliest, latest, -N (the last N of each partition), @TIME, or an offset.",
 )
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after so many messages.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages.")
 @click.option(
     "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this partition. May be repeated."
 )

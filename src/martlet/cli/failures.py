@@ -112,13 +112,13 @@ _NEXT_STEPS: dict[ErrorCode, str] = {
     ErrorCode.GROUP_ID_NOT_FOUND: "`martlet group list` shows the groups",
     ErrorCode.NON_EMPTY_GROUP: "`martlet group describe GROUP` shows who is connected; stop those consumers first",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "`martlet group describe GROUP` shows who reads the topic; stop them first",
-    ErrorCode.KAFKA_STORAGE_ERROR: "look at the broker's log and the free space of its disk",
-    ErrorCode.UNSUPPORTED_VERSION: "broker and command differ in age; `martlet --version` tells that of the command",
+    ErrorCode.KAFKA_STORAGE_ERROR: "see the broker's log and the free space of its disk",
+    ErrorCode.UNSUPPORTED_VERSION: "broker and command differ in age; `martlet --version` shows that of the command",
 }
 
 
 def failure_of(error: BaseException) -> Failure | None:
-    """What to tell about an exception; None for one that is nobody's fault but ours."""
+    """What to say about an exception; None for one that is a bug of ours."""
     if isinstance(error, CommandFailed):
         return Failure(error.exit_code, str(error), error.next_step)
     if isinstance(error, ApiError):
@@ -130,7 +130,7 @@ def failure_of(error: BaseException) -> Failure | None:
     if isinstance(error, OutcomeUnknown):
         return Failure(ExitCode.FAILURE, str(error))
     if isinstance(error, ProtocolViolation):
-        return Failure(ExitCode.NOT_REACHABLE, f"whoever answered does not speak the Kafka protocol: {error}")
+        return Failure(ExitCode.NOT_REACHABLE, f"the peer does not speak the Kafka protocol: {error}")
     if isinstance(error, DiskFull):
         return Failure(ExitCode.FAILURE, str(error), "free some space, or choose another directory with --data")
     if isinstance(error, DirectoryInUse):

@@ -205,7 +205,7 @@ def delete(
 ) -> None:
     """Delete groups without members with all they have committed, for good.
 
-    Their consumers start anew, wherever their own settings say.
+    Their consumers start where their own settings say.
     """
     if not yes:
         what = " in these topics" if selections else " and the groups themselves"
@@ -225,7 +225,7 @@ def delete(
 async def _delete_one(
     groups: "Groups", name: str, selections: Sequence[TopicSelection], *, if_exists: bool
 ) -> dict[str, Any]:
-    """Told as it happens, because a later group of the same command may fail."""
+    """Reported as it happens, because a later group of the same command may fail."""
     try:
         if selections:
             return await _delete_offsets(groups, name, selections)

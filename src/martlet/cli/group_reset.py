@@ -132,7 +132,7 @@ async def _reset(cluster: "Cluster", job: _Job) -> list[Move]:
         except ApiError as error:
             if error.code != ErrorCode.UNKNOWN_MEMBER_ID:
                 raise
-            # Somebody joined after we looked; the broker lets nobody move a group under its members.
+            # A member has joined meanwhile; the broker lets no group be moved under its members.
             await _check_empty(groups, job.group)
             raise
     return moves

@@ -1,4 +1,4 @@
-"""Lines from standard input or a file, without ever blocking the event loop on somebody who types slowly.
+"""Lines from standard input or a file, without ever blocking the event loop on slow input.
 
 Pipes and terminals are read when the loop says that there is something; regular files, which the loop cannot watch and
 which never keep anybody waiting, are read directly. No thread is involved: a thread that waits for a key press would

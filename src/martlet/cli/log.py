@@ -48,7 +48,7 @@ def check(
     changed.
 
     --repair shows what would be lost and asks. It gives up the offsets that cannot be read: they are never handed out
-    again, readers go on behind them, and what is left of the files is kept beside the log as `*.damaged`. With other
+    again, readers go on behind them, and what is left of the files is kept next to the log as `*.damaged`. With other
     replicas there is no need for it: a broker fetches what is damaged from them by itself.
     """
     if (directory is None) == (not topics):
@@ -116,7 +116,9 @@ def _repair(findings: dict[str, list["Finding"]], *, yes: bool, is_quiet: bool) 
     unreadable = [finding for finding in everything if finding.kind is FindingKind.UNREADABLE]
     lost = sum(_count(finding) for finding in everything if finding.kind is not FindingKind.UNREADABLE)
     if not is_quiet:
-        print_note(f"repairing gives up {format_count(lost, 'message')} for good; the damaged files are kept beside")
+        print_note(
+            f"repairing gives up {format_count(lost, 'message')} for good; the damaged files are kept next to the log"
+        )
     if not yes:
         confirm("repair?", "nothing was changed", instead="--yes repairs without asking")
     disk = SystemDisk()
@@ -132,7 +134,7 @@ def _repair(findings: dict[str, list["Finding"]], *, yes: bool, is_quiet: bool) 
     if unreadable:
         raise CommandFailed(
             ExitCode.CHECK_FAILED,
-            f"{format_count(len(unreadable), 'file')} could not be read and cannot be repaired; look at the device and "
+            f"{format_count(len(unreadable), 'file')} could not be read and cannot be repaired; check the device and "
             "at who owns the files",
         )
 

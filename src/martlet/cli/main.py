@@ -51,7 +51,7 @@ class RootGroup(LazyGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Whoever read our output has gone, as in `martlet consume t | head`: that ends us, but is no failure. The
+            # The reader of our output has gone, as in `martlet consume t | head`: that ends us, but is no failure. The
             # interpreter would complain when it flushes at exit, unless it flushes into nothing.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return ExitCode.OK

@@ -1,4 +1,4 @@
-r"""How messages look as text: `consume --format` in kcat's letters, and the JSON lines of `consume` and `publish`.
+r"""Messages as text: `consume --format` in kcat's letters, and the JSON lines of `consume` and `publish`.
 
     %t topic   %p partition   %o offset   %T timestamp (ms)   %k key   %s value   %h headers (name=value,…)
     %K length of the key      %S length of the value          %% a percent sign

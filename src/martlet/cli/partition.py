@@ -49,7 +49,7 @@ def list_partitions(
 ) -> None:
     """List partitions with their leaders and copies.
 
-    Copies are listed by broker, the preferred leader first. --problems and --moving look at internal topics as well.
+    Copies are listed by broker, the preferred leader first. --problems and --moving include internal topics.
     """
 
     async def work(cluster: "Cluster") -> "list[PartitionReport]":
@@ -112,7 +112,7 @@ def _state(report: "PartitionReport") -> str:
 @click.option(
     "--unclean",
     is_flag=True,
-    help="Where nobody leads, take any copy that is there, although acknowledged messages may be lost by it.",
+    help="Where there is no leader, elect any replica that is alive; acknowledged messages may be lost by it.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask before an unclean election.")
 @json_option
@@ -129,7 +129,7 @@ def elect(
     if unclean and not yes:
         confirm(
             "Where no complete copy is left, elect any copy and give up the messages that it lacks, for good?",
-            "nobody was elected",
+            "no leader was elected",
         )
 
     async def work(cluster: "Cluster") -> "Outcomes":

@@ -312,17 +312,17 @@ async def _carry_out(cluster: "Cluster", job: _Job, tally: _Tally, progress: Pro
     while waiting or tally.under_way:
         moving = await admin.moves()
         tally.done.update(where for where in tally.begun if where not in moving)
-        room = max(0, job.at_once - len(moving))
-        if waiting and room:
-            await _begin(admin, tally, waiting[:room])
-            waiting = waiting[room:]
+        free = max(0, job.at_once - len(moving))
+        if waiting and free:
+            await _begin(admin, tally, waiting[:free])
+            waiting = waiting[free:]
         else:
             progress.show(await _story(admin, tally, moving))
             await asyncio.sleep(_LOOK_SECONDS)
     await _look_back(cluster, tally)
     if throttled:
         await end_throttle(cluster, throttled)
-    # Leaders follow by themselves within minutes; whoever waits for the moves wants to see it even now.
+    # Leaders follow by themselves within minutes; a caller that waits for the moves wants it even now.
     await admin.elect(tally.done)
 
 
@@ -340,8 +340,8 @@ async def _change_throttle(cluster: "Cluster", job: _Job, tally: _Tally) -> list
     return await set_throttle(cluster, job.throttle, tally.wished, tally.before, chosen)
 
 
-async def _begin(admin: "ClusterAdmin", tally: _Tally, portion: Sequence[TopicPartition]) -> None:
-    for where, error in (await admin.reassign({where: tally.wished[where] for where in portion})).items():
+async def _begin(admin: "ClusterAdmin", tally: _Tally, partitions: Sequence[TopicPartition]) -> None:
+    for where, error in (await admin.reassign({where: tally.wished[where] for where in partitions})).items():
         if error is None:
             tally.begun.add(where)
         else:
@@ -357,7 +357,7 @@ async def _story(admin: "ClusterAdmin", tally: _Tally, moving: Mapping[TopicPart
 
 
 async def _look_back(cluster: "Cluster", tally: _Tally) -> None:
-    """A move that is not under way any more has ended, or somebody has cancelled or replaced it."""
+    """A move that is not under way any more has ended, or was cancelled or replaced."""
     from martlet.base.errors import ErrorCode
     from martlet.client.admin import Admin
 
@@ -377,7 +377,7 @@ async def _look_back(cluster: "Cluster", tally: _Tally) -> None:
         tally.done.discard(where)
         tally.begun.discard(where)
         tally.refused[where] = ApiError(
-            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "its move was cancelled or replaced by somebody else"
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "its move was cancelled or replaced by another command"
         )
 
 

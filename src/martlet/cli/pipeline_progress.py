@@ -76,6 +76,6 @@ def progress_line(status: RunStatus) -> str:
             facts.append(f"started again {flow.restarts} times")
         name = f"{flow.name}: " if len(status.flows) > 1 else ""
         parts.append(name + ", ".join(facts))
-    told = f": {'; '.join(parts)}" if parts else ""
+    details = f": {'; '.join(parts)}" if parts else ""
     error = f" - {status.last_error}" if status.last_error and status.state is RunState.FAILED else ""
-    return printable(f"{status.name} {status.state.value}{told}{error}")
+    return printable(f"{status.name} {status.state.value}{details}{error}")

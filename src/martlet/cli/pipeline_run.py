@@ -82,7 +82,7 @@ def common_options(function: Function) -> Function:
     )
     @click.option("--every", type=click.FloatRange(min=0), metavar="SECONDS", help="Start a batch so often.")
     @click.option("--until-end", is_flag=True, help="Process what is there now, then finish.")
-    @click.option("--messages-per-batch", type=click.IntRange(min=1), metavar="N", help="At most so many in one batch.")
+    @click.option("--messages-per-batch", type=click.IntRange(min=1), metavar="N", help="At most N in one batch.")
     @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs, like spark://HOST:7077.")
     @click.option("--conf", "settings", type=ASSIGNMENT, multiple=True, help="A setting for Spark. May be repeated.")
     @click.option(

@@ -65,7 +65,7 @@ class _Job:
     type=click.Choice(list(_ACKS)),
     default="all",
     show_default=True,
-    help="Who must have a message before it counts: all in-sync replicas, the leader, or nobody.",
+    help="Who must have a message before it counts: all in-sync replicas, the leader, or none.",
 )
 @click.option("--jsonl", is_flag=True, help="Lines are JSON objects, as `consume --json` prints them.")
 @json_option
@@ -239,7 +239,7 @@ async def _input_messages(job: _Job) -> AsyncIterator[InputMessage]:
 
 
 class _Progress:
-    """A line on the terminal that says how far we are; nothing when nobody watches."""
+    """A line on the terminal that says how far we are; nothing without a terminal."""
 
     def __init__(self) -> None:
         self._is_shown = is_terminal(sys.stderr) and not is_terminal(sys.stdin)

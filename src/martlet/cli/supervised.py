@@ -1,7 +1,7 @@
 """One supervised child process: started, listened to, and started again with growing pauses when it crashes.
 
 What a child prints to standard error is passed on with its label in front of each line. What it prints to standard
-output is its announcement, which its owner reads. A child that ends well by itself was ended by somebody on purpose
+output is its announcement, which its owner reads. A child that ends well by itself was ended on purpose
 and stays down; one that never came up at all is not tried again, because it would fail again.
 
 A child is bound to its parent (`bound_child.py`) and has a session of its own, so that Ctrl-C reaches the parent only,
@@ -24,7 +24,7 @@ from martlet.cli.output import has_colour, printable
 _PAUSE_SECONDS: Final = 1.0
 _PAUSE_SECONDS_MAX: Final = 30.0
 _STEADY_SECONDS: Final = 60.0
-"""A child that ran so long crashed for another reason than the last time: pauses begin anew."""
+"""A child that ran so long crashed for another reason than the last time: pauses start over."""
 _CHUNK_BYTES: Final = 65_536
 _LINE_BYTES_MAX: Final = 1 << 20
 

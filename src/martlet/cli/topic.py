@@ -175,7 +175,7 @@ def _content_row(content: "PartitionContent") -> list[Cell]:
 
 @topic.command()
 @click.argument("name", type=TOPIC, metavar="TOPIC")
-@click.option("--partitions", type=click.IntRange(min=1), help="Grow to so many partitions; they never become fewer.")
+@click.option("--partitions", type=click.IntRange(min=1), help="Grow to N partitions; they never become fewer.")
 @click.option("--set", "set_values", multiple=True, type=ASSIGNMENT, help="Set a topic setting. May be repeated.")
 @click.option("--unset", multiple=True, metavar="KEY", help="Return a setting to its default. May be repeated.")
 @json_option
@@ -237,7 +237,7 @@ def delete(names: Sequence[str], yes: bool, if_exists: bool, as_json: bool, targ
 
 
 async def _delete_one(cluster: "Cluster", name: str, *, if_exists: bool) -> dict[str, Any]:
-    """Told as it happens, because a later topic of the same command may fail."""
+    """Reported as it happens, because a later topic of the same command may fail."""
     from martlet.client.admin import Admin
     from martlet.client.errors import TopicMissing
 

@@ -81,7 +81,7 @@ class PendingBatch:
         return Delivery(self, len(self.records) - 1)
 
     def add_all(self, records: list[RecordFields], size_bytes: int) -> None:
-        """Take many records at once and close; nobody is promised the fate of a single one."""
+        """Take many records at once and close; the fate of a single one is not reported."""
         invariant(not self.is_closed, "CLT-12: a closed batch gets no more records")
         self.records += records
         self.size_bytes += size_bytes
@@ -166,7 +166,7 @@ class PartitionQueue:
         return max(0.0 if oldest.is_closed or len(self.waiting) > 1 else oldest.due_at, oldest.not_before)
 
     def renumber(self) -> None:
-        """Start over under a new id: what was sent under the old one can no longer be told from what was not."""
+        """Start over under a new id: what was sent under the old one cannot be distinguished from what was not."""
         self.identity = None
         self.needs_new_identity = True
         self.next_sequence = 0

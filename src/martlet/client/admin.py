@@ -1,7 +1,7 @@
 """Changes to topics, partitions and configs, and the questions an administrator asks.
 
-Changes are sent once: if the connection is lost before the answer, the caller is told that the outcome is unknown,
-because sending again could report a conflict with itself. Refusals that mean "ask somebody else" or "later" are tried
+Changes are sent once: if the connection is lost before the answer, the caller learns that the outcome is unknown,
+because sending again could report a conflict with itself. Refusals that mean "ask another broker" or "later" are tried
 again. Every refusal carries the broker's own sentence where it gave one.
 """
 
@@ -116,7 +116,7 @@ class PartitionSize(NamedTuple):
 
 
 class Admin:
-    """Stateless beside its cluster; owns nothing that needs closing."""
+    """Stateless apart from its cluster; owns nothing that needs closing."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -159,7 +159,7 @@ class Admin:
         self._cluster.mark_stale(name)
 
     async def grow_topic(self, name: str, *, partitions: int) -> None:
-        """Add partitions until there are so many."""
+        """Add partitions until there are this many."""
         request = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name=name, count=partitions, assignments=None)],
             timeout_ms=self._cluster.options.request_timeout_ms,
@@ -279,7 +279,7 @@ class Admin:
             try:
                 return await attempt()
             except (ConnectionLost, RequestTimedOut) as error:
-                raise OutcomeUnknown(f"{what}: {error}; look before you repeat it") from error
+                raise OutcomeUnknown(f"{what}: {error}; check before you repeat it") from error
 
         return await self._cluster.retry(once)
 

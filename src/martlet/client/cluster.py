@@ -1,9 +1,9 @@
-"""The cluster as one object: where to connect, who leads what, and one connection per broker and lane.
+"""The cluster as one object: where to connect, who leads what, and one connection per broker and purpose.
 
-Rules: only `Cluster` opens connections. It starts no tasks: metadata is refreshed when somebody needs it and it is
+Rules: only `Cluster` opens connections. It starts no tasks: metadata is refreshed when a caller needs it and it is
 old, marked stale or lacking. What a request means, and whether it may be sent twice, is for its caller to know.
 
-A *lane* is a separate connection to the same broker. Answers come in order, so a long poll on the lane of fetches
+Each *purpose* has a connection of its own to a broker. Answers come in order, so a long poll on that for fetches
 must not stand in front of ordinary requests.
 """
 
@@ -28,7 +28,7 @@ from martlet.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 Result = TypeVar("Result")
 
 
-class Lane(Enum):
+class Purpose(Enum):
     """What a connection is for."""
 
     REQUESTS = "requests"
@@ -44,7 +44,7 @@ class Leader(NamedTuple):
 
 
 class Cluster:
-    """Shared by producer, fetcher and admin of one event loop; whoever made it closes it."""
+    """Shared by producer, fetcher and admin of one event loop; its maker closes it."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class Cluster:
         self.randomness = randomness or SystemRandomness()
         self.metadata = Metadata()
         self._bootstrap = tuple(bootstrap)
-        self._connections: dict[tuple[Address, Lane], Connection] = {}
-        self._opening: dict[tuple[Address, Lane], asyncio.Lock] = {}
+        self._connections: dict[tuple[Address, Purpose], Connection] = {}
+        self._opening: dict[tuple[Address, Purpose], asyncio.Lock] = {}
         self._failed_at: dict[Address, float] = {}
         self._refreshed_at: dict[str, float] = {}
         self._refresh_lock = asyncio.Lock()
@@ -71,7 +71,7 @@ class Cluster:
         await self.aclose()
 
     async def start(self) -> None:
-        """Reach one broker and learn the others; raises ConnectionFailed at once when nobody is there."""
+        """Reach one broker and learn the others; raises ConnectionFailed at once when none answers."""
         await self.refresh(())
 
     async def aclose(self) -> None:
@@ -81,13 +81,13 @@ class Cluster:
         for connection in connections:
             await connection.aclose()
 
-    async def connection(self, broker_id: int, lane: Lane = Lane.REQUESTS) -> Connection:
+    async def connection(self, broker_id: int, purpose: Purpose = Purpose.REQUESTS) -> Connection:
         """An open connection to a broker of the cluster, made if there is none."""
         node = self.metadata.brokers.get(broker_id)
         if node is None:
             raise ConnectionFailed(f"broker {broker_id} is not known to the cluster at the moment")
         try:
-            return await self._connect(node.address, lane)
+            return await self._connect(node.address, purpose)
         except ConnectionFailed as error:
             raise ConnectionFailed(
                 f"broker {broker_id} announces itself at {node.address}, but there: "
@@ -95,23 +95,23 @@ class Cluster:
             ) from error
 
     async def any_connection(self) -> Connection:
-        """A connection to whoever answers: open ones first, then known brokers, then the bootstrap list.
+        """A connection to any broker that answers: open ones first, then known brokers, then the bootstrap list.
 
-        Whoever has not answered before comes last: a broker that hangs takes connections as well as any other.
+        One that has not answered before comes last: a broker that hangs takes connections as well as any other.
         """
-        for (_, lane), connection in self._connections.items():
-            if lane is Lane.REQUESTS and connection.is_open:
+        for (_, purpose), connection in self._connections.items():
+            if purpose is Purpose.REQUESTS and connection.is_open:
                 return connection
         known = [node.address for node in self.metadata.brokers.values()]
         candidates = sorted(dict.fromkeys([*known, *self._bootstrap]), key=lambda one: self._failed_at.get(one, 0.0))
         failures: list[Exception] = []
         for address in candidates:
             try:
-                return await self._connect(address, Lane.REQUESTS)
+                return await self._connect(address, Purpose.REQUESTS)
             except ClientError as error:
                 self._note_failure(address)
                 failures.append(error)
-        raise nobody_there(candidates, failures)
+        raise no_broker_reachable(candidates, failures)
 
     async def controller(self) -> Connection:
         """The broker that takes changes of topics and configs; any broker if none is named."""
@@ -119,8 +119,8 @@ class Cluster:
             return await self.connection(self.metadata.controller_id)
         return await self.any_connection()
 
-    async def _connect(self, address: Address, lane: Lane) -> Connection:
-        key = (address, lane)
+    async def _connect(self, address: Address, purpose: Purpose) -> Connection:
+        key = (address, purpose)
         connection = self._connections.get(key)
         if connection is not None and connection.is_open:
             return connection
@@ -148,7 +148,7 @@ class Cluster:
         names = list(dict.fromkeys(topics))
         asked_at = asyncio.get_running_loop().time()
         async with self._refresh_lock:
-            # Whoever waited for the lock may find that the one before has asked for the same.
+            # After waiting for the lock, the caller before may have asked for the same.
             if names and all(self._refreshed_at.get(name, -1.0) >= asked_at for name in names):
                 return
             failures = await self._ask_metadata(names, create=create)
@@ -177,7 +177,7 @@ class Cluster:
         failures = self.metadata.update(response)
         now = asyncio.get_running_loop().time()
         for name in self.metadata.topics if names is None else names:
-            # Who waited meanwhile for a topic with an error has to be told of it too, so it asks for itself.
+            # A caller that waited meanwhile for a topic with an error must get that error, so it asks for itself.
             if name not in failures:
                 self._refreshed_at[name] = now
         self._drop_unused_connections()
@@ -201,7 +201,7 @@ class Cluster:
             self._connections.pop(key).close()
 
     def mark_stale(self, topic: str) -> None:
-        """The next look at this topic asks the cluster first."""
+        """The next use of this topic asks the cluster first."""
         self._refreshed_at.pop(topic, None)
 
     async def topic(self, name: str, *, create: bool = False) -> TopicInfo:
@@ -236,7 +236,7 @@ class Cluster:
         return Leader(info.leader, info.leader_epoch)
 
     async def leader(self, partition: TopicPartition) -> Leader:
-        """Who leads the partition; ApiError LEADER_NOT_AVAILABLE (retriable) while nobody does."""
+        """Who leads the partition; ApiError LEADER_NOT_AVAILABLE (retriable) while none does."""
         topic = await self.topic(partition.topic)
         info = topic.partitions.get(partition.partition)
         if info is None:
@@ -271,8 +271,8 @@ class Cluster:
             await self.refresh(())
 
 
-def nobody_there(addresses: Sequence[Address], failures: Sequence[Exception]) -> ConnectionFailed:
-    """The one sentence for "nobody answers", naming what was tried, why it failed and what to do."""
+def no_broker_reachable(addresses: Sequence[Address], failures: Sequence[Exception]) -> ConnectionFailed:
+    """The one sentence for "no broker answers", naming what was tried, why it failed and what to do."""
     names = ", ".join(str(address) for address in addresses)
     reasons = dict.fromkeys(
         str(failure).removeprefix(f"{address}: ") for address, failure in zip(addresses, failures, strict=True)

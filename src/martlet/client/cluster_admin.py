@@ -84,7 +84,7 @@ class Move(NamedTuple):
 
 
 class ClusterAdmin:
-    """Stateless beside its cluster; owns nothing that needs closing."""
+    """Stateless apart from its cluster; owns nothing that needs closing."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -128,10 +128,10 @@ class ClusterAdmin:
         }
 
     async def elect(self, partitions: Iterable[TopicPartition], *, unclean: bool = False) -> Outcomes:
-        """Give each its preferred leader or, where nobody leads and loss is accepted, anybody alive."""
+        """Give each its preferred leader or, where there is no leader and loss is accepted, any living replica."""
         outcomes: Outcomes = {}
-        for portion in _portions(partitions):
-            by_topic = _by_topic((partition, None) for partition in portion)
+        for batch in _batches(partitions):
+            by_topic = _by_topic((partition, None) for partition in batch)
             request = ElectLeadersRequest(
                 election_type=_UNCLEAN if unclean else _PREFERRED,
                 topic_partitions=[TopicPartitions(topic, list(indexes)) for topic, indexes in by_topic.items()],
@@ -153,8 +153,8 @@ class ClusterAdmin:
     async def reassign(self, wishes: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
         """Begin to move partitions to these brokers, preferred leader first; None cancels a partition's move."""
         outcomes: Outcomes = {}
-        for portion in _portions(wishes):
-            by_topic = _by_topic((partition, wishes[partition]) for partition in portion)
+        for batch in _batches(wishes):
+            by_topic = _by_topic((partition, wishes[partition]) for partition in batch)
             request = AlterPartitionReassignmentsRequest(
                 timeout_ms=self._cluster.options.request_timeout_ms,
                 topics=[
@@ -227,7 +227,7 @@ class ClusterAdmin:
                 connection = await self._cluster.controller()
                 response = await connection.call(UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=broker))
             except (ConnectionLost, RequestTimedOut) as error:
-                raise OutcomeUnknown(f"removing broker {broker}: {error}; look before you repeat it") from error
+                raise OutcomeUnknown(f"removing broker {broker}: {error}; check before you repeat it") from error
             check(response.error_code, response.error_message, f"broker {broker}", named=f"broker {broker}")
 
         await self._cluster.retry(attempt)
@@ -240,7 +240,7 @@ def _outcome(number: int, message: str | None) -> ApiError | None:
     return ApiError(code, message or ERROR_TABLE[code].text)
 
 
-def _portions(partitions: Iterable[TopicPartition]) -> Iterable[list[TopicPartition]]:
+def _batches(partitions: Iterable[TopicPartition]) -> Iterable[list[TopicPartition]]:
     """Sorted, so that those of one topic go together, and few enough for one request."""
     ordered = sorted(partitions)
     for start in range(0, len(ordered), _PARTITIONS_PER_REQUEST):

@@ -88,7 +88,7 @@ class _FrameProtocol(asyncio.BufferedProtocol):
 
     def _answer(self, frame: memoryview) -> None:
         if not self._awaited:
-            raise ProtocolViolation(f"{self._address} sent an answer nobody asked for")
+            raise ProtocolViolation(f"{self._address} sent an answer without a request")
         awaited = self._awaited.popleft()
         correlation_id, body_position = read_response_header(frame, awaited.api_key, awaited.version)
         if correlation_id != awaited.correlation_id:
@@ -111,7 +111,7 @@ class _FrameProtocol(asyncio.BufferedProtocol):
         self._writable.set()
 
     def fail(self, error: Exception) -> None:
-        """End the connection; the first reason given is the one that is told."""
+        """End the connection; the first reason given is the one reported."""
         if self.failure is None:
             self.failure = error
         self._writable.set()
@@ -166,7 +166,7 @@ class Connection:
         return self._versions
 
     async def start(self) -> None:
-        """Connect and negotiate; raises ConnectionFailed when there is nobody or nobody who speaks the protocol."""
+        """Connect and negotiate; raises ConnectionFailed when no broker that speaks the protocol answers."""
         loop = asyncio.get_running_loop()
         # The first message of a process loads the schemas, which takes longer than any of the waiting below.
         message_codec.encode(_ABOUT_US, API_VERSIONS.newest)

@@ -2,7 +2,7 @@
 
     MartletError
     └── ClientError           the conversation failed, not the request
-        ├── ConnectionFailed  nobody answered at the address: nothing was sent
+        ├── ConnectionFailed  no broker answered at the address: nothing was sent
         ├── ConnectionLost    the connection ended before the answer: the outcome is unknown
         └── RequestTimedOut   no answer in time: the outcome is unknown
     └── OutcomeUnknown        a change was sent and its answer never came; never tried again by itself

@@ -1,6 +1,6 @@
 """What a fetch brings from one partition: raw batches, and the records in them that a reader may see.
 
-Rules: no I/O. Whoever forwards or stores batches uses `batches()` and never looks inside; `records()` decodes.
+Rules: no I/O. To forward or store batches use `batches()`, which does not decode; `records()` does.
 
 A reader sees neither records below the position it asked for (a batch is sent whole), nor control batches, nor, when
 reading committed data, records of aborted transactions: a producer's records from the first offset of an aborted

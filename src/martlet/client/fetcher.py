@@ -21,7 +21,7 @@ from typing import Any, Self
 from martlet.base.errors import ERROR_TABLE, ApiError, ErrorCode, ProtocolViolation, error_code
 from martlet.base.ids import TopicPartition
 from martlet.client.apis import FETCH, NEWEST_BY_NAME
-from martlet.client.cluster import Cluster, Lane, Leader
+from martlet.client.cluster import Cluster, Leader, Purpose
 from martlet.client.errors import ClientError
 from martlet.client.fetched import Fetched
 from martlet.client.offsets import EARLIEST, LATEST, list_offsets
@@ -214,7 +214,7 @@ class Fetcher:
         )
 
     async def _ask(self, broker_id: int, request: FetchRequest, *, by_id: bool) -> FetchResponse:
-        connection = await self._cluster.connection(broker_id, Lane.FETCH)
+        connection = await self._cluster.connection(broker_id, Purpose.FETCH)
         version = connection.version_of(FETCH, newest=None if by_id else NEWEST_BY_NAME)
         timeout_ms = self._cluster.options.request_timeout_ms + self._options.max_wait_ms
         body = encode_fetch_request(version, request)

@@ -31,7 +31,7 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """One group; epochs are known of consumer groups only, the generation of classic ones is not told."""
+    """One group; epochs are known of consumer groups only, the generation of classic ones is not reported."""
 
     group_id: str
     type: str

@@ -1,7 +1,7 @@
 """What we know about the cluster: brokers, topics and who leads each partition. Data and its update; no I/O.
 
 Invariant: (CLT-14) for one topic id a partition's leader epoch never goes back: an answer from a broker that lags
-behind does not undo what a newer one has told.
+behind does not undo what a newer one has reported.
 """
 
 from collections.abc import Iterable
@@ -107,14 +107,14 @@ def _topic_info(topic: MetadataResponseTopic, name: str) -> TopicInfo:
     return TopicInfo(name, topic.topic_id, topic.is_internal, partitions)
 
 
-def _keep_newer_epochs(known: TopicInfo | None, told: TopicInfo) -> TopicInfo:
+def _keep_newer_epochs(known: TopicInfo | None, reported: TopicInfo) -> TopicInfo:
     """CLT-14: where the answer is older than what we know of the same topic, keep what we know."""
-    if known is None or known.id != told.id or not told.has_id:
-        return told
+    if known is None or known.id != reported.id or not reported.has_id:
+        return reported
     partitions = {
         index: known.partitions[index]
         if index in known.partitions and 0 <= partition.leader_epoch < known.partitions[index].leader_epoch
         else partition
-        for index, partition in told.partitions.items()
+        for index, partition in reported.partitions.items()
     }
-    return replace(told, partitions=partitions)
+    return replace(reported, partitions=partitions)

@@ -1,4 +1,4 @@
-"""What every part of the client can be told: names, timeouts and limits. Values only."""
+"""What every part of the client can be given: names, timeouts and limits. Values only."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from martlet.client.security import ClientSecurity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """Settings of the conversation itself; producer and fetcher have their own beside these."""
+    """Settings of the conversation itself; producer and fetcher have more of their own."""
 
     client_id: str = "martlet"
     security: ClientSecurity = field(default_factory=ClientSecurity)

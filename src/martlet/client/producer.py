@@ -33,7 +33,7 @@ from martlet.client.accumulator import (
     record_bytes,
 )
 from martlet.client.apis import INIT_PRODUCER_ID, NEWEST_BY_NAME, PRODUCE
-from martlet.client.cluster import Cluster, Lane
+from martlet.client.cluster import Cluster, Purpose
 from martlet.client.errors import ClientError, ConnectionLost, RequestTimedOut
 from martlet.client.metadata import TopicInfo
 from martlet.client.partitioner import StickyChoice, partition_for_key
@@ -113,7 +113,7 @@ class Producer:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        # Whoever is being cancelled does not want to wait for brokers.
+        # A caller that is cancelled does not want to wait for brokers.
         await self.aclose(deliver=kind is None or issubclass(kind, Exception))
 
     async def start(self) -> None:
@@ -121,7 +121,7 @@ class Producer:
         self._task = asyncio.create_task(self._run(), name="martlet-producer")
 
     async def aclose(self, *, deliver: bool = True) -> None:
-        """Deliver what is waiting unless told not to, then stop."""
+        """Deliver what is waiting, unless that is not wanted, then stop."""
         if self._task is None:
             return
         task, self._task = self._task, None
@@ -239,7 +239,7 @@ class Producer:
                 self._finish(batch, BatchOutcome(error=ClientError("the producer was stopped before delivery")))
 
     def _dispatch(self, group: asyncio.TaskGroup) -> float | None:
-        """Start a request for every broker that has batches ready; returns when to look again, if not woken."""
+        """Start a request for every broker that has batches ready; returns when to check again, if not woken."""
         now = asyncio.get_running_loop().time()
         next_at: float | None = None
         by_leader: dict[int, list[PartitionQueue]] = defaultdict(list)
@@ -332,7 +332,7 @@ class Producer:
     async def _produce(
         self, broker_id: int, queues: list[PartitionQueue]
     ) -> dict[TopicPartition, ProducePartitionResult]:
-        connection = await self._cluster.connection(broker_id, Lane.PRODUCE)
+        connection = await self._cluster.connection(broker_id, Purpose.PRODUCE)
         infos = {queue.partition.topic: self._cluster.metadata.topics.get(queue.partition.topic) for queue in queues}
         have_ids = all(info is not None and info.has_id for info in infos.values())
         version = connection.version_of(PRODUCE, newest=None if have_ids else NEWEST_BY_NAME)
@@ -417,7 +417,7 @@ class Producer:
 
 
 def _led_partitions(info: TopicInfo) -> list[int]:
-    """Partitions somebody leads; all of them when nobody leads any, so that messages wait instead of failing."""
+    """Partitions that have a leader; all of them when none has, so that messages wait instead of failing."""
     return [index for index, partition in info.partitions.items() if partition.leader >= 0] or list(info.partitions)
 
 

@@ -212,7 +212,7 @@ async def topic_summaries(cluster: Cluster, *, internal: bool = False, counts: b
 
 @dataclass(frozen=True, slots=True)
 class PartitionContent:
-    """A partition of a topic and what it holds; None is what nobody can be asked for, because it has no leader."""
+    """A partition of a topic and what it holds; None is what cannot be asked for, because it has no leader."""
 
     info: PartitionInfo
     offsets: range | None

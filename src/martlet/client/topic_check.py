@@ -13,7 +13,7 @@ from typing import Final
 from martlet.base.errors import ERROR_TABLE, ErrorCode, error_code
 from martlet.base.ids import TopicPartition
 from martlet.client.apis import FETCH, NEWEST_BY_NAME
-from martlet.client.cluster import Cluster, Lane
+from martlet.client.cluster import Cluster, Purpose
 from martlet.wire.batch import crc_matches, iterate_batches
 from martlet.wire.fetch import (
     FetchPartition,
@@ -96,7 +96,7 @@ async def _fetch(cluster: Cluster, partition: TopicPartition, offset: int, max_b
     request = FetchRequest(
         max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, topics=[FetchTopic(partition.topic, None, [asked])]
     )
-    connection = await cluster.connection(leader.broker_id, Lane.FETCH)
+    connection = await cluster.connection(leader.broker_id, Purpose.FETCH)
     version = connection.version_of(FETCH, newest=NEWEST_BY_NAME)
     timeout_ms = cluster.options.request_timeout_ms
     body = encode_fetch_request(version, request)

@@ -4,13 +4,13 @@ Rules: pure functions from what the store holds to a `CommitPlan`, as in `topic_
 
 How it works: every start of a broker process takes a new incarnation from a counter of the cluster, in the same
 commit that registers it. Whatever an earlier incarnation led is void from then on (CLS-5) until an
-election names the new one. At its own start a broker elects itself where nobody else could hold the data; a
+election names the new one. At its own start a broker elects itself where no other could hold the data; a
 partition with other replicas in sync is left to the controller.
 
 Invariants:
 CLS-8 an incarnation, and any number given away by a counter, is never given twice;
 CLS-9 an election raises the leader epoch by one and names the incarnation elected; nothing ever lowers an epoch;
-CLS-10 an election compares the broker's registration, so a process that has been replaced elects nobody.
+CLS-10 an election compares the broker's registration, so a process that has been replaced elects none.
 
 Proved by: tests/unit/cluster/test_broker_decisions.py, tests/unit/broker/administration/test_topic_admin.py
 """
@@ -45,7 +45,7 @@ from martlet.cluster.records import (
 )
 from martlet.cluster.store import CommitPlan, Entry
 
-ELECTION_PORTION: Final = 100
+ELECTIONS_PER_COMMIT: Final = 100
 """Partitions elected by one commit; the broker's own record is compared as well."""
 
 FIRST_INCARNATION: Final = 1
@@ -171,7 +171,7 @@ def _follows(before: BrokerRecord, registration: Registration) -> bool:
 
 
 def needs_own_election(partition: PartitionRecord, broker: BrokerRecord) -> bool:
-    """Whether the starting broker is the one to lead: it led before, or nobody does, and nobody else may hold more.
+    """Whether the starting broker is the one to lead: it led before, or none does, and no other may hold more.
 
     Eligible replicas may: they hold everything that was acknowledged, which a process that restarted without
     proof may not. Where there are other replicas, the election of such a process is the controller's, which marks it. A
@@ -188,12 +188,12 @@ def needs_own_election(partition: PartitionRecord, broker: BrokerRecord) -> bool
 
 
 def plan_own_elections(partitions: Iterable[PartitionRecord], broker: BrokerRecord) -> Iterator[CommitPlan]:
-    """Elect the broker's new incarnation in every partition that needs it, a portion per commit."""
+    """Elect the broker's new incarnation in every partition that needs it, a batch per commit."""
     waiting = (partition for partition in partitions if needs_own_election(partition, broker))
-    while portion := tuple(islice(waiting, ELECTION_PORTION)):
+    while batch := tuple(islice(waiting, ELECTIONS_PER_COMMIT)):
         compares = {broker_key(broker.id): broker.mod_revision}
         puts: dict[str, bytes] = {}
-        for partition in portion:
+        for partition in batch:
             key = partition_key(partition.topic_id, partition.partition)
             compares[key] = partition.mod_revision
             puts[key] = encode_record(elect(partition, broker))

@@ -3,22 +3,21 @@
 Rules: pure functions from the image and the brokers' states to `Decision`s, which `partition_plans.py` turns into
 commits. The controller has no knowledge of its own and no power but compare-and-swap: two of them are harmless.
 
-How it works: each partition is looked at by itself. If the process that leads is gone, somebody in sync and alive is
-elected, else somebody eligible, else nobody, until a candidate returns. Somebody who may lack something is elected only
-where the topic allows it and no complete one is being waited for, or where it alone was complete and has the very logs
-of then, perhaps without what a power loss took. A last holder with an empty or damaged disk is not: others would cut
-off what they still have. If the leader stays, members that are gone, or whose process was replaced by one that does not
-vouch for them, leave the in-sync set. A broker that is leaving hands its leaderships to others first, and so does one
-whose disk is full, as far as a replica in sync has space; it stays in sync for as long as it lacks nothing. A missing
-broker that is still waited for (see `liveness.py`) keeps what it has and gets nothing new. Last, leaderships go back to
-the first replica of each partition when too many have strayed.
+How it works: each partition is decided by itself. If the process that leads is gone, a living replica in sync is
+elected, else an eligible one, else none until a candidate returns. A replica that may lack something is elected only
+where the topic allows it and no complete one is being waited for, or where it alone was complete and has the logs of
+then, perhaps without what a power loss took; not with an empty or damaged disk, since others would truncate what they
+still have. If the leader stays, members that are gone, or whose process was replaced by one that does not vouch for
+them, leave the in-sync set. A broker that is leaving, or whose disk is full, hands its leaderships over first. A
+missing broker that is still waited for (see `liveness.py`) keeps what it has and gets nothing new. Last, leaderships go
+back to the first replica of each partition when too many have strayed.
 
 Invariants:
 CLS-11 only a broker that is alive is elected; and while a complete replica may return, only a complete one, unless the
    topic allows it, or it alone was complete and has the logs of then or is the only replica; such an election is always
    marked;
 CLS-12 the leader epoch changes with every election and with nothing else;
-CLS-13 with the image up to date and nobody gone or back since, there is nothing more to decide.
+CLS-13 with the image up to date and no broker gone or back since, there is nothing more to decide.
 
 Proved by: tests/unit/cluster/test_controller_decisions.py, tests/properties/test_controller.py
 """
@@ -96,7 +95,7 @@ def has_leader(partition: PartitionRecord, states: BrokerStates) -> bool:
 
 
 def _elect(topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules) -> Decision:
-    """Somebody who stays, else somebody who leaves, else somebody who may lack something, else nobody."""
+    """A broker that stays, else one that is leaving, else one that may lack something, else none."""
     election = elect_leader(partition, states.staying, rules.min_in_sync, preferred=with_space(partition, states))
     if election.partition.leader is None:
         election = elect_leader(
@@ -111,14 +110,14 @@ def _elect(topic: str, partition: PartitionRecord, states: BrokerStates, rules: 
 
 
 def _may_return(partition: PartitionRecord, states: BrokerStates) -> bool:
-    """Whether somebody complete is missing, but not yet given up."""
+    """Whether a complete replica is missing, but not yet given up."""
     return any(live_member(entry, states.waited_for) is not None for entry in (*partition.isr, *partition.elr))
 
 
 def last_holder(partition: PartitionRecord, alive: Mapping[BrokerId, BrokerRecord]) -> BrokerRecord | None:
     """The one broker that was complete last, if it is one and is back with the logs of then.
 
-    It may have come back without proof that it lost nothing: after a power cut nobody else is likely to have more. With
+    It may have come back without proof that it lost nothing: after a power cut no other is likely to have more. With
     an empty or damaged disk others surely have more. A single replica goes on with whatever it has, but not on a new
     disk: that it holds nothing any more is for an operator to accept.
     """
@@ -136,7 +135,7 @@ def last_holder(partition: PartitionRecord, alive: Mapping[BrokerId, BrokerRecor
 def stuck_partitions(
     image: MetadataImage, states: BrokerStates, layers: BrokerLayers = NO_LAYERS
 ) -> Iterator[tuple[str, PartitionRecord]]:
-    """Those without a leader for which nobody can return any more who would be elected by itself.
+    """Those without a leader to which no replica can return that would be elected by itself.
 
     Every one that was complete has since been started with an empty or damaged disk, or after a loss of power. Who
     could not read its logs may be able to when it is started again.
@@ -153,7 +152,7 @@ def stuck_partitions(
 
 
 def _hand_over(topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules) -> Decision | None:
-    """Another leader in place of one that is leaving; None when nobody else may lead.
+    """Another leader in place of one that is leaving; None when no other may lead.
 
     Those that are waited for would lose their place in the in-sync set by it, which a broker's leaving is worth.
     """
@@ -193,7 +192,7 @@ def _refresh(topic: str, partition: PartitionRecord, states: BrokerStates, rules
     if not partition.elr and len(members) == len(partition.isr) and not states.leaving:
         return None  # so it is nearly always, for thousands of partitions
     staying = [member for member in members if member.broker not in states.leaving or member.broker == partition.leader]
-    # Who is leaving goes early only where nobody will miss it.
+    # A broker that is leaving goes early only where enough stay in sync without it.
     if len(staying) >= min(rules.min_in_sync, len(partition.replicas)):
         members = staying
     return Decision(topic, partition, store_in_sync(partition, members, rules.min_in_sync))
@@ -204,7 +203,7 @@ def _is_present(entry: Member, states: BrokerStates) -> bool:
 
 
 def departure_is_done(image: MetadataImage, states: BrokerStates, broker: BrokerId) -> bool:
-    """Whether a leaving broker may stop: it leads nothing that somebody else could lead."""
+    """Whether a leaving broker may stop: it leads nothing that another could lead."""
     return not any(
         partition.leader == broker and _hand_over(topic.name, partition, states, TopicRules()) is not None
         for topic in image.topics()
@@ -212,7 +211,7 @@ def departure_is_done(image: MetadataImage, states: BrokerStates, broker: Broker
     )
 
 
-# --- preferred leaders, and elections that somebody asks for
+# --- preferred leaders, and elections on request
 
 
 def decide_preferred(

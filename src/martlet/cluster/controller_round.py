@@ -1,7 +1,7 @@
 """One round of the controller: everything that is to be done now, in the order of its urgency, as commits.
 
-Rules: pure. Whoever has the role calls this after every change of the image and when a time has come, carries the
-commits out in order, and lets a lost comparison be: the next round sees why.
+Rules: pure. The controller calls this after every change of the image and when a time has come, makes the commits in
+order, and does not repeat one whose comparison was lost: the next round sees why.
 
 How it works: leaders and in-sync sets first, then moves that can end, then moves away from drained brokers. Leaders
 are brought back to preferred replicas only in a round that has nothing else to do, so that no fail-over waits for it.
@@ -19,7 +19,7 @@ from martlet.cluster.controller_decisions import IMBALANCE_PERCENT, decide_all, 
 from martlet.cluster.image import ImageDelta, MetadataImage, PartitionChange
 from martlet.cluster.liveness import BrokerStates
 from martlet.cluster.partition_moves import MOVES_MAX, decide_drains
-from martlet.cluster.partition_plans import PORTION, Decision, PartitionsPlan, plan_partitions
+from martlet.cluster.partition_plans import PARTITIONS_PER_COMMIT, Decision, PartitionsPlan, plan_partitions
 from martlet.cluster.reassignment import decide_all_progress, is_moving, plan_topic_factor
 from martlet.configs.effective import NO_LAYERS, BrokerLayers
 
@@ -28,7 +28,7 @@ from martlet.configs.effective import NO_LAYERS, BrokerLayers
 class RoundOptions:
     """How the controller goes about its work."""
 
-    portion: int = PORTION
+    partitions_per_commit: int = PARTITIONS_PER_COMMIT
     """Partitions per commit; worth lowering when commits keep losing their comparisons."""
     moves_max: int = MOVES_MAX
     imbalance_percent: int | None = IMBALANCE_PERCENT
@@ -54,7 +54,7 @@ def _matters(change: PartitionChange) -> bool:
         return False
     if before is None or after.leader != before.leader or is_moving(after):
         return True
-    # That replicas say how far their logs go is for whoever chooses by hand.
+    # That replicas report their log ends matters only to an election by hand.
     return after.leader is None and replace(after, log_ends=()) != replace(before, log_ends=())
 
 
@@ -86,7 +86,7 @@ def plan_round(
     options: RoundOptions = DEFAULT_OPTIONS,
 ) -> Iterator[PartitionsPlan]:
     """The commits of a round; nothing comes when nothing is to be done."""
-    yield from plan_partitions(decide_round(image, states, layers, options), image, options.portion)
+    yield from plan_partitions(decide_round(image, states, layers, options), image, options.partitions_per_commit)
     for topic in image.topics():
         factor = plan_topic_factor(topic, image.partitions(topic.name))
         if factor is not None:

@@ -74,7 +74,7 @@ class TopicChange(NamedTuple):
 
 
 class PartitionChange(NamedTuple):
-    """A partition that came, went, or was stored anew: with another leader, epoch or in-sync set, or just again."""
+    """A partition that came, went, or was stored again: with another leader, epoch or in-sync set, or unchanged."""
 
     topic: str
     before: PartitionRecord | None
@@ -82,7 +82,7 @@ class PartitionChange(NamedTuple):
 
 
 class BrokerChange(NamedTuple):
-    """A broker that came, went, or registered anew."""
+    """A broker that came, went, or registered again."""
 
     before: BrokerRecord | None
     after: BrokerRecord | None
@@ -118,7 +118,7 @@ class ImageDelta:
     drains: tuple[BrokerId, ...] = ()
     """Brokers that are to be drained from now on, or no longer."""
     group_configs: tuple[str, ...] = ()
-    """Groups whose settings changed; they look at them with every heartbeat by themselves."""
+    """Groups whose settings changed; a group reads its settings at every heartbeat."""
     access: tuple[AccessChange, ...] = ()
     users: tuple[str, ...] = ()
     """Users who came or went, or whose credentials changed."""
@@ -186,7 +186,7 @@ class MetadataImage:
         self.revision = 0
         self.cluster: ClusterRecord | None = None
         self.controller: RoleRecord | None = None
-        """The process with the controller's role; None while nobody has it."""
+        """The process with the controller's role; None while there is none."""
         self._brokers = _Table(BrokerRecord, read_broker_key)
         self._live = _Table(LiveRecord, read_live_key)
         self._drains = _Table(DrainRecord, read_drain_key)
@@ -220,7 +220,7 @@ class MetadataImage:
 
     @property
     def replica_secret(self) -> str:
-        """What a broker shows to be let fetch as a replica; empty: nobody is let."""
+        """What a broker shows to fetch as a replica; while it is empty, none may."""
         return self.cluster.replica_secret if self.cluster is not None else ""
 
     def brokers(self) -> list[BrokerRecord]:
@@ -244,7 +244,7 @@ class MetadataImage:
         return record.mod_revision if record is not None else 0
 
     def drain(self, broker: BrokerId) -> DrainRecord | None:
-        """The wish to empty this broker, if somebody has it."""
+        """The wish to empty this broker, if there is one."""
         return self._drains.records.get(broker)
 
     def broker_configs(self, broker: BrokerId | None) -> Mapping[str, str]:

@@ -1,14 +1,14 @@
 """How long a holder may rely on its lease: the rule of self-fencing, as arithmetic. Pure; the holder's clock comes in.
 
 A lease in the store says when others may take over; it does not stop the one who held it. That is this module's part:
-whoever holds a lease acts on it only until a deadline by its own clock, which is earlier than any moment at which the
+the holder of a lease acts on it only until a deadline by its own clock, which is earlier than any moment at which the
 store can have let the lease run out.
 
 How it works: the store counts the lease's time from when a grant or renewal reached it, which is never before it was
 sent. So the deadline is the time just before sending, plus the lease's time, minus a margin for clocks that run at
 slightly different speeds. A renewal counts only when its answer has come; when answers overtake each other, the
 latest sending counts. After the deadline the holder waits; if a renewal is answered well after all, the store never
-let the lease run out, nobody can have taken over, and the holder goes on.
+let the lease run out, no other can have taken over, and the holder goes on.
 
 The clock must go on while the machine sleeps and never jump: `Clock.monotonic_ms`, which is CLOCK_BOOTTIME.
 
@@ -30,7 +30,7 @@ MARGIN_MS_MAX: Final = 1_000
 """… but a second at most: clocks do not drift apart by more while a lease runs."""
 
 RENEWALS_PER_LEASE: Final = 3
-"""A holder tries so many times in the time of a lease."""
+"""How often a holder tries to renew in the time of a lease."""
 
 
 class LeaseTerm:

@@ -6,8 +6,8 @@ controller, and what it does about it compares the very keys that the judgement 
 How it works: a broker's registration (`broker/<id>`) stays for ever and names its latest process. That process also
 keeps a key under its lease (`live/<id>`) with its incarnation. Both together say that it is *alive*. Registered without
 a living process of that incarnation it is *missing*. A store that was away may come back with every lease gone at once,
-and a new controller has not seen who is there; so whoever begins to judge waits for the time of a whole lease, in which
-every process that runs can show itself, and after that fences only so many per second (`FencingGuard`). Until then a
+and a new controller has not seen who is there; so a controller begins by waiting for the time of a whole lease, in
+which every process that runs can show itself, and then fences a few per second at most (`FencingGuard`). Until then a
 missing broker is *waited for*. What an earlier process of a broker led is over as soon as a later one is registered;
 that needs no waiting.
 
@@ -108,7 +108,7 @@ def plan_alive(
 
 
 def plan_controller_role(broker: BrokerRecord, image: MetadataImage) -> CommitPlan | None:
-    """Take the controller's role, to be committed under the process's lease; None when somebody has it.
+    """Take the controller's role, to be committed under the process's lease; None when another has it.
 
     The role only keeps two from doing the same work: every decision is safe with two controllers at once.
     """
@@ -140,7 +140,7 @@ class FencingGuard:
 
     @property
     def fenced(self) -> frozenset[BrokerId]:
-        """Who counts as gone since the last look."""
+        """The brokers that counted as gone at the last check."""
         return frozenset(self._fenced)
 
     def began(self, now_ms: int) -> None:
@@ -148,8 +148,8 @@ class FencingGuard:
         self._quiet_until_ms = max(self._quiet_until_ms, now_ms + self._lease_ms)
         self._fenced.clear()
 
-    def look(self, missing: Collection[BrokerId], now_ms: int) -> frozenset[BrokerId]:
-        """Take note of who is missing now; returns who counts as gone."""
+    def check(self, missing: Collection[BrokerId], now_ms: int) -> frozenset[BrokerId]:
+        """Note the brokers that are missing now; returns those that count as gone."""
         self._fenced.intersection_update(missing)
         if now_ms >= self._quiet_until_ms:
             self._fenced_at_ms = [at for at in self._fenced_at_ms if at > now_ms - _SECOND_MS]
@@ -159,8 +159,8 @@ class FencingGuard:
                 self._fenced_at_ms.append(now_ms)
         return self.fenced
 
-    def look_again_at_ms(self, missing: Collection[BrokerId], now_ms: int) -> int | None:
-        """When another look may fence somebody; None while nobody waits for it."""
+    def next_check_at_ms(self, missing: Collection[BrokerId], now_ms: int) -> int | None:
+        """When another check may fence a broker; None while none is waiting for it."""
         if not set(missing) - self._fenced:
             return None
         if now_ms < self._quiet_until_ms or len(self._fenced_at_ms) < self._per_second:

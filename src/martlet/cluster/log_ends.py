@@ -1,10 +1,10 @@
 """How far the logs of a partition without a leader go: what an unclean election compares before it chooses.
 
-Rules: pure. The metadata holds no offsets while somebody leads: they would be old at once. Without a leader nothing is
-appended and nothing is cut, so what a replica says about its log then stays true for as long as its process runs.
+Rules: pure. The metadata holds no offsets while there is a leader: they would be old at once. Without one nothing is
+appended and nothing is truncated, so what a replica says about its log then stays true for as long as its process runs.
 
-How it works: when nobody complete is alive, every replica that is writes into the partition's record where its log ends
-and of which epoch its last message is. An election forgets it all. Where every candidate has spoken, the one with the
+How it works: when no complete replica is alive, every living one writes into the partition's record where its log ends
+and of which epoch its last message is. An election clears it. Where every candidate has reported, the one with the
 latest epoch, and of these the longest log, lacks least; that is the order of Raft.
 
 Proved by: tests/unit/cluster/test_log_ends.py, tests/unit/broker/administration/test_log_end_reports.py

@@ -1,10 +1,10 @@
-"""The throttle on moves, under Kafka's names: which copies are slowed down, and to what rate.
+"""The throttle on moves, under Kafka's names: which replicas are slowed down, and to what rate.
 
-Rules: pure. A topic's setting names the copies, a broker's setting is the rate at which it receives all that are named.
-Both can be changed while partitions move. A copy that is in sync is never slowed down, whoever names it: whoever
-copies looks after that.
+Rules: pure. A topic's setting names the replicas, a broker's setting is the rate at which it receives those named.
+Both can be changed while partitions move. A replica in sync is never slowed down although a setting names it: the
+follower sees to that.
 
-Martlet slows down where copies are received. The twin settings for the sending side are stored, because Kafka's tools
+Martlet slows down the receiving side. The twin settings for the sending side are stored, because Kafka's tools
 set both, and do nothing.
 
 Proved by: tests/unit/cluster/test_move_throttle.py

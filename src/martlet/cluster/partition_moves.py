@@ -33,7 +33,7 @@ from martlet.cluster.store import CommitPlan
 from martlet.configs.effective import NO_LAYERS, BrokerLayers
 
 MOVES_MAX: Final = 50
-"""Partitions that move at the same time unless somebody says otherwise."""
+"""Partitions that move at the same time by default."""
 
 
 # --- emptying and removing a broker
@@ -131,7 +131,7 @@ def decide_balance(
 def decide_replication_factor(
     topic: TopicRecord, factor: int, image: MetadataImage, states: BrokerStates, layers: BrokerLayers = NO_LAYERS
 ) -> list[Decision]:
-    """Moves that give every partition of the topic so many replicas."""
+    """Moves that give every partition of the topic this number of replicas."""
     sites = sites_of(states.placeable)
     if not 1 <= factor <= max(len(sites), topic.replication_factor):
         raise ApiError(

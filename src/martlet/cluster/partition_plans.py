@@ -1,4 +1,4 @@
-"""From decisions about single partitions to commits: what each relies on is compared, and portions fit a commit.
+"""From decisions about single partitions to commits: what each relies on is compared, and batches fit a commit.
 
 Rules: pure. Who decides what is in `controller_decisions.py` and `reassignment.py`; here is only how a decision
 becomes safe against everything that has happened since the image it was made from.
@@ -7,12 +7,12 @@ How it works: a decision is a partition's record before and after. Its commit co
 each broker on which the decision turned (elected, taken into the in-sync set, left out of it, given a replica) both its
 registration and its leased key, as they were seen, absence included; and for one that is given a replica also its
 drain mark, because only that keeps it from being removed meanwhile. Two controllers with old images therefore never
-both change a partition, and nobody is deposed who has come back meanwhile.
+both change a partition, and no leader is deposed that has come back meanwhile.
 
 Invariants:
 CLS-23 no decision lowers a leader epoch, and a new leader always has a new epoch;
 CLS-24 in every record written the leader is in the in-sync set, which is within the replicas;
-CLS-25 a plan holds at most `PORTION` partitions and fits the store's limit of operations.
+CLS-25 a plan holds at most `PARTITIONS_PER_COMMIT` partitions and fits the store's limit of operations.
 
 Proved by: tests/unit/cluster/test_controller_decisions.py, tests/properties/test_controller.py
 """
@@ -28,7 +28,7 @@ from martlet.cluster.keys import broker_key, drain_key, live_key, partition_key,
 from martlet.cluster.records import PartitionRecord, encode_record
 from martlet.cluster.store import COMMIT_OPERATIONS_MAX, CommitPlan
 
-PORTION: Final = 100
+PARTITIONS_PER_COMMIT: Final = 100
 """Partitions changed by one commit."""
 
 
@@ -40,7 +40,7 @@ class Decision:
     before: PartitionRecord
     after: PartitionRecord
     is_unclean: bool = False
-    """Whether acknowledged messages may be lost by it: whoever carries it out says so loudly."""
+    """Whether acknowledged messages may be lost by it; the log then says so loudly."""
 
     @property
     def partition(self) -> TopicPartition:
@@ -58,7 +58,7 @@ class Decision:
         if self.is_election:
             changed.update(leader for leader in (before.leader, after.leader) if leader is not None)
         if self.is_unclean:
-            # Nobody complete was there; that must still be so.
+            # No complete replica was alive; that must still be so.
             changed.update(member.broker for member in (*before.isr, *before.elr))
         return changed
 
@@ -77,15 +77,15 @@ class PartitionsPlan:
 
 
 def plan_partitions(
-    decisions: Iterable[Decision], image: MetadataImage, portion: int = PORTION
+    decisions: Iterable[Decision], image: MetadataImage, partitions_per_commit: int = PARTITIONS_PER_COMMIT
 ) -> Iterator[PartitionsPlan]:
-    """The commits for these decisions, all made from this image; a smaller portion loses less to a lost comparison."""
+    """The commits for these decisions, all made from this image; fewer per commit lose less to a lost comparison."""
     compares: dict[str, int] = {}
     chosen: list[Decision] = []
     for decision in decisions:
         needed = _compares(decision, image)
         grown = compares | needed
-        if chosen and (len(chosen) >= portion or len(grown) > COMMIT_OPERATIONS_MAX):
+        if chosen and (len(chosen) >= partitions_per_commit or len(grown) > COMMIT_OPERATIONS_MAX):
             yield _plan(chosen, compares)
             grown, chosen = needed, []
         compares = grown

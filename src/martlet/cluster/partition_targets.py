@@ -1,4 +1,4 @@
-"""Where a selection of partitions is to lie when somebody names the brokers, and how many copies there shall be.
+"""Where a selection of partitions is to lie when an operator names the brokers, and with how many replicas.
 
 Rules: pure. The single steps are those of `replica_balance.py`; here they are put together into one wish per partition,
 which AlterPartitionReassignments then takes.

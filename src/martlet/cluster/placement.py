@@ -1,4 +1,4 @@
-"""Which brokers hold a new partition, when nobody says so: spread over racks, even over brokers.
+"""Which brokers hold a new partition, unless they are named: spread over racks, even over brokers.
 
 Pure arithmetic over ids; which brokers are asked at all is in `topic_placement.py`, moving what exists in
 `replica_balance.py`.
@@ -162,8 +162,8 @@ def _heir(owner: BrokerId, replicas: Sequence[BrokerId], heirs: Mapping[tuple[Br
 def even_out(owners: list[BrokerId], options: Sequence[Sequence[BrokerId]], counts: Counter[BrokerId]) -> None:
     """Give things other owners, each from its options, until no exchange makes the counts more even.
 
-    `counts` says how much everybody has, these things included, and is kept up. An exchange is a path: one thing goes
-    from its owner to the next, a thing of theirs to the next, and so on to somebody who has at least two less.
+    `counts` says how much each owner has, these things included, and is kept up. An exchange is a path: one thing goes
+    from its owner to the next, a thing of theirs to the next, and so on to an owner with at least two less.
     """
     owned: dict[BrokerId, dict[int, None]] = {broker: {} for broker in counts}
     for thing, owner in enumerate(owners):
@@ -189,7 +189,7 @@ def _path_to_less(
     options: Sequence[Sequence[BrokerId]],
     counts: Mapping[BrokerId, int],
 ) -> list[tuple[int, BrokerId]]:
-    """Which things go to whom so that, in the end, the giver has one less and somebody with two less has one more."""
+    """Which things go to whom so that, in the end, the giver has one less and an owner with two less has one more."""
     came_from: dict[BrokerId, tuple[BrokerId, int] | None] = {giver: None}
     waiting = deque([giver])
     while waiting:

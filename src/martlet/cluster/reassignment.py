@@ -82,7 +82,7 @@ def list_reassignments(
                 )
 
 
-# --- what somebody asks for
+# --- moves on request
 
 
 def decide_wish(
@@ -194,7 +194,7 @@ def _without(
 ) -> PartitionRecord | None:
     """The partition without these brokers in any set, under another leader if need be.
 
-    None when nobody else may lead, or when it would take away a complete copy that is still needed (CLS-31).
+    None when no other may lead, or when it would take away a complete copy that is still needed (CLS-31).
     """
     reduced = replace(
         partition,

@@ -141,7 +141,7 @@ class RoleRecord:
 
 @dataclass(frozen=True, slots=True)
 class DrainRecord:
-    """A broker that somebody wants emptied: nothing new is placed on it, and what it holds is moved away."""
+    """A broker that an operator wants emptied: nothing new is placed on it, and what it holds is moved away."""
 
     broker: BrokerId
     since_ms: int = 0
@@ -190,7 +190,7 @@ class PartitionRecord:
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
     log_ends: tuple[LogEnd, ...] = ()
-    """Only while nobody leads and nobody complete is alive: see `log_ends.py`."""
+    """Only while there is no leader and no complete replica alive: see `log_ends.py`."""
     mod_revision: int = field(default=0, compare=False)
 
     def isr_ids(self) -> list[int]:
@@ -212,7 +212,7 @@ class PartitionRecord:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedRecord:
-    """The intent to make a topic in several commits; whoever finds its maker gone removes what was written."""
+    """The intent to make a topic in several commits; a broker that finds its maker gone removes what was written."""
 
     topic_id: TopicId
     name: str

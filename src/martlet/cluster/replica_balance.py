@@ -53,7 +53,7 @@ def plan_emptying(placed: Placed, broker: BrokerId, sites: Sequence[Site]) -> Mo
 
 
 def plan_replication_factor(placed: Placed, factor: int, sites: Sequence[Site], load: Mapping[BrokerId, int]) -> Moves:
-    """Give the partitions so many replicas each; `load` says how many replicas the brokers hold in all."""
+    """Give each partition this number of replicas; `load` says how many replicas the brokers hold in all."""
     racks = dict(sites)
     wished = {partition: tuple(replicas) for partition, replicas in placed.items()}
     counts = Counter({broker: load.get(broker, 0) for broker in racks})

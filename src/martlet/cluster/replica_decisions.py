@@ -1,15 +1,15 @@
 """The decisions about a replicated partition: who is in sync, who may lead, who leads next.
 
-Rules: pure functions from records to records; whoever calls them commits the result by compare-and-swap on the
+Rules: pure functions from records to records; the caller commits the result by compare-and-swap on the
 partition's record and on the records of the brokers it relies on.
 
 How it works: a membership entry names a process (CLS-5). It counts while that very process is registered,
 or all its successors have proven that the log lost nothing. When fewer replicas than the minimum are in sync, the high
-watermark stands still, so whoever leaves the in-sync set then still holds all that was ever acknowledged: such replicas
-are *eligible* (the ELR of KIP-966) and may lead when nobody in sync is left. Where somebody is to lead who may lack
-something, those with the logs of the last complete ones come first, then those with the logs of whoever was complete
-before, the last one to leave ahead, then whoever never was; last come empty and damaged disks. Where all of them have
-said how far their logs go (`log_ends.py`), that decides instead, the latest epoch first.
+watermark stands still, so a replica that leaves the in-sync set then still holds all that was ever acknowledged: it is
+*eligible* (the ELR of KIP-966) and may lead when none in sync is left. Where a replica is to lead that may lack
+something, those with the logs of the last complete ones come first, then those that were complete before, the last one
+to leave ahead, then those that never were; empty and damaged disks come last. Where all of them have reported how far
+their logs go (`log_ends.py`), that decides instead, the latest epoch first.
 
 Invariants:
 CLS-37 a leader is chosen from the in-sync set, else from the eligible ones; from others only where the topic allows it;
@@ -37,7 +37,7 @@ class Election:
 
 
 def live_member(entry: Member, live: Mapping[BrokerId, BrokerRecord]) -> Member | None:
-    """The process for which this entry counts now: itself, or a successor that lost nothing; None when nobody."""
+    """The process for which this entry counts now: itself, a successor that lost nothing, or None."""
     broker = live.get(entry.broker)
     if broker is None or not broker.vouches_for(entry.incarnation):
         return None
@@ -60,10 +60,10 @@ def elect_leader(
     unclean_allowed: bool = False,
     preferred: BrokerId | None = None,
 ) -> Election:
-    """The partition under a new leader, or under none when nobody may lead.
+    """The partition under a new leader, or under none when none may lead.
 
-    `preferred` is chosen if it may lead; else the first replica in the partition's own order. Where nobody complete is
-    there, and only if `unclean_allowed` says so, it comes down to who probably lacks least.
+    `preferred` is chosen if it may lead; else the first replica in the partition's own order. Where no complete one is
+    alive, and only if `unclean_allowed` says so, the one is chosen that probably lacks least.
     """
     in_sync = [member for entry in partition.isr if (member := live_member(entry, live)) is not None]
     eligible = [member for entry in partition.elr if (member := live_member(entry, live)) is not None]
@@ -113,7 +113,7 @@ def _eligible(partition: PartitionRecord, in_sync: Collection[Member], min_in_sy
 
 
 def _last_in_sync(partition: PartitionRecord, complete: Collection[Member]) -> tuple[Member, ...]:
-    """Who was complete once and is not among these; whoever leaves now was complete longest."""
+    """Who was complete once and is not among these; those that leave now were complete longest."""
     seen = {member.broker for member in complete}
     left: list[Member] = []
     for entry in (*partition.isr, *partition.elr, *partition.last_in_sync):
@@ -124,7 +124,7 @@ def _last_in_sync(partition: PartitionRecord, complete: Collection[Member]) -> t
 
 
 def _least_lacking(partition: PartitionRecord, live: Mapping[BrokerId, BrokerRecord]) -> Member | None:
-    """Who of all that are alive probably lacks least; None when nobody is."""
+    """The living replica that probably lacks least; None when none is alive."""
     known: dict[BrokerId, tuple[int, Member]] = {}
     for place, entry in enumerate((*partition.isr, *partition.elr, *partition.last_in_sync)):
         known.setdefault(entry.broker, (place, entry))

@@ -1,7 +1,7 @@
 """How a process takes its damaged copy of a partition out of all that counts on it, and goes on.
 
-Rules: pure. A copy is given up only by this commit: before it the copy counts as ever, after it for nothing. Whoever
-has made it may throw the copy away once it sees the new leader epoch, and copies again from the leader.
+Rules: pure. A replica is given up only by this commit: before it the replica counts as ever, after it for nothing. The
+broker may delete its files once it sees the new leader epoch, and copies again from the leader.
 
 How it works: every entry of the broker leaves the partition's sets, those of earlier processes too, so that no restart
 can vouch for what is thrown away. An election among the others goes with it, even where the leader stays. The leader
@@ -32,7 +32,7 @@ from martlet.cluster.store import CommitPlan
 def resign(
     partition: PartitionRecord, broker: BrokerId, states: BrokerStates, rules: TopicRules
 ) -> PartitionRecord | None:
-    """The partition without this broker's entries, under a leader who stays or is elected; None while nobody may."""
+    """The partition without this broker's entries, under a leader that stays or is elected; None while none may."""
     others = replace(
         partition,
         isr=_without(partition.isr, broker),
@@ -62,7 +62,7 @@ def plan_resignation(
 
 
 def has_resigned(partition: PartitionRecord, broker: BrokerId) -> bool:
-    """Whether nothing counts on this broker's copy, and somebody else leads."""
+    """Whether nothing counts on this broker's replica, and another leads."""
     entries = (*partition.isr, *partition.elr, *partition.last_in_sync)
     return partition.leader not in (None, broker) and all(entry.broker != broker for entry in entries)
 

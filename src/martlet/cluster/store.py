@@ -23,7 +23,7 @@ The errors:
      ├ StoreUnavailable    nothing happened; the same call may succeed later
      ├ RevisionCompacted   the history a watch asked for is gone: list again and watch from there
      ├ LeaseLost           the lease has expired or was revoked
-     ├ StoreRefused        the store will not serve us as things are set up: somebody must act
+     ├ StoreRefused        the store will not serve us as things are set up: an operator must act
      ├ StoreReplaced       what answers is not the store it was, or not as it was: nothing it says counts
      └ StoreClosed         this store was closed by its owner
 
@@ -155,7 +155,7 @@ class MetaStore(Protocol):
         ...
 
     def watch(self, prefix: str, after_revision: int) -> AsyncGenerator[Change, None]:
-        """Every change under `prefix` after that revision, until the store is closed; whoever leaves closes it."""
+        """Every change under `prefix` after that revision, until the store is closed; the caller closes it."""
         ...
 
     async def grant(self, ttl_ms: int) -> LeaseId: ...

@@ -4,8 +4,8 @@ Rules: pure functions from records to `CommitPlan`s, or an ApiError saying why n
 arguments. Carrying a plan out, and trying again when a comparison is lost, is `broker/administration/topic_admin.py`.
 
 How it works: every plan compares the `mod_revision` of what it is based on, so a plan made from old knowledge fails
-as a whole. Partitions are written in portions that fit a commit. A topic of one portion is made by one commit. A
-larger one begins with an `unfinished` record (the intent), each portion compares that intent, and the last
+as a whole. Partitions are written in batches that fit a commit. A topic of one batch is made by one commit. A
+larger one begins with an `unfinished` record (the intent), each batch compares that intent, and the last
 commit writes the topic's record and removes the intent: the topic appears at once or never, and what a dead
 maker left can be removed without harming a living one. Growth works alike, guarded by the topic's own record. Every
 commit also compares the brokers that are given replicas (CLS-45).
@@ -34,8 +34,8 @@ from martlet.cluster.topic_placement import Layout, bad_assignment, check_layout
 from martlet.configs.changes import replace_topic_configs
 from martlet.configs.effective import NO_LAYERS, BrokerLayers
 
-PORTION: Final = 100
-"""Partitions written by one commit; leaves room for the guards within the store's limit of 128 operations."""
+PARTITIONS_PER_COMMIT: Final = 100
+"""Partitions written by one commit; leaves space for the guards within the store's limit of 128 operations."""
 
 UNSET: Final = -1
 """Partition count or replication factor left to the broker's default."""
@@ -52,7 +52,7 @@ class TopicDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicWish:
-    """A topic as somebody wants it, unchecked."""
+    """A topic as a client wants it, unchecked."""
 
     name: str
     partition_count: int = UNSET
@@ -76,7 +76,7 @@ class TopicDesign:
     @property
     def is_large(self) -> bool:
         """Whether it takes more than one commit."""
-        return len(self.partitions) > PORTION
+        return len(self.partitions) > PARTITIONS_PER_COMMIT
 
 
 # --- making a topic
@@ -107,7 +107,7 @@ def design_topic(
 
 
 def plan_topic(design: TopicDesign) -> CommitPlan:
-    """The one commit that makes a topic of one portion."""
+    """The one commit that makes a topic of one batch."""
     invariant(not design.is_large, "a topic made by one commit fits it")
     key = topic_key(design.record.name)
     puts = {key: encode_record(design.record), **_puts(design.partitions)}
@@ -125,8 +125,8 @@ def plan_large_topic_rest(design: TopicDesign, intent_revision: int) -> Iterator
     """The portions of a large topic and, last, the commit that makes it visible."""
     intent, key = unfinished_key(design.record.id), topic_key(design.record.name)
     guards = {intent: intent_revision, **design.guards}
-    for portion in _portions(design.partitions):
-        yield CommitPlan(compares=guards, puts=_puts(portion))
+    for batch in _batches(design.partitions):
+        yield CommitPlan(compares=guards, puts=_puts(batch))
     yield CommitPlan(compares={**guards, key: 0}, puts={key: encode_record(design.record)}, deletes=(intent,))
 
 
@@ -185,9 +185,9 @@ def plan_growth(design: TopicDesign) -> Iterator[CommitPlan]:
     """The portions of new partitions; the last commit also counts them, which makes them visible."""
     key = topic_key(design.record.name)
     guard = {key: design.record.mod_revision, **design.guards}
-    *early, last = _portions(design.partitions)
-    for portion in early:
-        yield CommitPlan(compares=guard, puts=_puts(portion))
+    *early, last = _batches(design.partitions)
+    for batch in early:
+        yield CommitPlan(compares=guard, puts=_puts(batch))
     yield CommitPlan(compares=guard, puts={key: encode_record(design.record), **_puts(last)})
 
 
@@ -279,9 +279,9 @@ def _check_partition_count(count: int, defaults: TopicDefaults) -> None:
 # --- the records
 
 
-def _portions(partitions: Sequence[PartitionRecord]) -> Iterator[Sequence[PartitionRecord]]:
-    for start in range(0, len(partitions), PORTION):
-        yield partitions[start : start + PORTION]
+def _batches(partitions: Sequence[PartitionRecord]) -> Iterator[Sequence[PartitionRecord]]:
+    for start in range(0, len(partitions), PARTITIONS_PER_COMMIT):
+        yield partitions[start : start + PARTITIONS_PER_COMMIT]
 
 
 def _puts(partitions: Sequence[PartitionRecord]) -> dict[str, bytes]:

@@ -34,7 +34,7 @@ def is_internal_topic(name: str) -> bool:
 
 
 def looks_internal(name: str) -> bool:
-    """Whether a name is, or could not be told apart from, one of Martlet's own, made or not."""
+    """Whether a name is one of Martlet's own, or collides with one, made or not."""
     return name.replace(".", "_") in INTERNAL_TOPICS
 
 

@@ -1,7 +1,7 @@
 """Where the partitions of a new or growing topic lie, and what must still be so when that is committed.
 
 Rules: pure. The arithmetic of an even spread is in `placement.py`; here is which brokers are asked at all, what is
-wrong with an assignment that somebody made by hand, and on whose being there the whole rests.
+wrong with an assignment made by hand, and on which brokers the whole relies.
 
 How it works: partitions are spread over the brokers that are alive, stay, and are not being drained. If those are
 fewer than the replicas wished for, registered brokers that are away fill up: they are not in sync and catch up when

@@ -120,7 +120,7 @@ class _BrokerCollector(Collector):
 
     def _groups(self) -> Iterator[Metric]:
         metrics = self._metrics
-        yield CounterMetricFamily("martlet_group_rebalances", "Assignments made anew.", metrics.group_rebalances)
+        yield CounterMetricFamily("martlet_group_rebalances", "New assignments of groups.", metrics.group_rebalances)
         yield CounterMetricFamily(
             "martlet_offset_commits", "Offsets committed, one for each partition.", metrics.offset_commits
         )

@@ -41,7 +41,7 @@ class _MartletHandler(logging.StreamHandler[TextIO]):
 
 
 def set_up_logging(level: str, log_format: str = "auto", stream: TextIO | None = None) -> None:
-    """Send everything from `level` up to `stream` (standard error unless told otherwise). May be called again.
+    """Send everything from `level` up to `stream` (by default standard error). May be called again.
 
     Raises ValueError, naming what is allowed, for a level or format that does not exist.
     """

@@ -1,7 +1,7 @@
 """The counters of one broker process: plain integers that the hot path adds to, and nothing else.
 
 A handler writes `counters.bytes_in += n` and is done; names, labels and text are made by `exposition` when
-somebody scrapes. So counting costs one attribute load and one integer add, and this module imports no
+metrics are scraped. So counting costs one attribute load and one integer add, and this module imports no
 metrics library.
 
 Rules: one event loop writes; a value is never reset while the process lives; whatever can become a label has
@@ -97,7 +97,7 @@ class DurationHistogram:
 
 
 class Gauge(NamedTuple):
-    """A value read only when somebody scrapes, e.g. the free bytes of the disk."""
+    """A value read only at a scrape, e.g. the free bytes of the disk."""
 
     name: str
     text: str
@@ -105,7 +105,7 @@ class Gauge(NamedTuple):
 
 
 class GaugeTable(NamedTuple):
-    """Values with labels, read only when somebody scrapes, e.g. how many groups are in which state.
+    """Values with labels, read only at a scrape, e.g. how many groups are in which state.
 
     What `read` gives must be bounded by something else than what clients do.
     """
@@ -118,7 +118,7 @@ class GaugeTable(NamedTuple):
 
 @dataclass(slots=True)
 class BrokerMetrics:
-    """Everything one broker counts. Created by the wiring, handed to whoever counts, read by `exposition`.
+    """Everything one broker counts. Created by the wiring, handed to what counts, read by `exposition`.
 
     `requests_total` is indexed by API key and holds every value that can occur, so an increment never has to ask
     whether its slot exists.
@@ -146,10 +146,10 @@ class BrokerMetrics:
     scrubbed_bytes: int = 0
     scrub_passes: int = 0
     unclean_elections: int = 0
-    """Elections begun here of somebody who may lack acknowledged messages."""
+    """Elections begun here of replicas that may lack acknowledged messages."""
     loop_lag_seconds: DurationHistogram = field(default_factory=lambda: DurationHistogram(LOOP_LAG_SECONDS))
     group_rebalances: int = 0
-    """Assignments made anew, by clients or by the broker."""
+    """New assignments of groups, by clients or by the broker."""
     offset_commits: int = 0
     """Offsets written, one for each partition of each commit."""
     replica_fetch_errors: int = 0

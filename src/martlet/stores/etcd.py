@@ -137,7 +137,7 @@ class EtcdStore:
             raise StoreUnavailable(f"etcd's answer makes no sense: {error}") from error
 
     def _promise(self, revision: int) -> None:
-        """A caller is told this revision: every watch must reach it (STO-5)."""
+        """A caller learns this revision: every watch must reach it (STO-5)."""
         if revision > self._promised:
             self._promised = revision
             for watch in self._watches:

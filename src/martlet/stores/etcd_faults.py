@@ -112,7 +112,7 @@ NOT_ENABLED_TEXT: Final = "authentication is not enabled"
 
 
 def _foreign(answer: HttpAnswer) -> EtcdFault:
-    """No JSON: not etcd's gateway speaks, but etcd without it, or whoever stands in between."""
+    """No JSON: not etcd's gateway speaks, but etcd without it, or a proxy in between."""
     if answer.status == HTTPStatus.NOT_FOUND:
         return EtcdFault(
             Meaning.NO_GATEWAY,

@@ -3,7 +3,7 @@
 Rules: knows the gateway's ways and no key. A read is tried on every member, a write is sent at most once (STO-7): when
 its answer is lost, the outcome is unknown and stays so for the caller to find out.
 
-How it works: the members form a ring. Calls go to the current one; whoever fails to answer makes the next one
+How it works: the members form a ring. Calls go to the current one; one that fails to answer makes the next one
 current. With a user, a token is fetched before the first call and whenever etcd no longer knows it; a call refused
 for its token was not carried out, so it is made again.
 
@@ -189,7 +189,7 @@ class EtcdGateway:
         elif found != self._cluster_id:
             self._failure = StoreReplaced(
                 f"etcd at {endpoint} belongs to cluster {found:x}, not to {self._cluster_id:x} as the others or as "
-                "before: the address is wrong, or its data was made anew"
+                "before: the address is wrong, or its data was recreated"
             )
             raise self._failure
 
@@ -368,7 +368,7 @@ class EtcdStream:
         self.lines = connection.lines()
 
     def abort(self) -> None:
-        """End it from outside: whoever reads gets `AnswerLost`."""
+        """End it from outside: the reader gets `AnswerLost`."""
         self._connection.abort()
 
     async def close(self) -> None:

@@ -1,9 +1,9 @@
 """HTTP/1.1 to one etcd member: a connection that carries one exchange at a time, h11 doing all the parsing.
 
-Rules: knows neither etcd's paths nor its JSON. Whoever opens a connection closes it. A connection whose exchange
+Rules: knows neither etcd's paths nor its JSON. Who opens a connection closes it. A connection whose exchange
 failed or was left half-way is dead and says so by `is_usable`.
 
-The errors tell apart what a caller must tell apart: `CannotConnect` was raised before anything was sent,
+The errors separate what a caller must separate: `CannotConnect` was raised before anything was sent,
 `AnswerLost` after something may have been.
 
 Proved by: tests/unit/stores/test_etcd_http.py
@@ -31,7 +31,7 @@ class CannotConnect(MartletError):
 
 
 class WrongPeer(CannotConnect):
-    """Somebody answered, but trying again will not make a connection of it."""
+    """The peer answered, but trying again will not make a connection of it."""
 
 
 class AnswerLost(MartletError):
@@ -144,7 +144,7 @@ class HttpConnection:
             raise AnswerLate(f"no answer within {seconds:g} s") from error
 
     def abort(self) -> None:
-        """Close at once; whoever waits for data gets `AnswerLost`."""
+        """Close at once; a reader that waits gets `AnswerLost`."""
         self._writer.transport.abort()
 
     async def close(self) -> None:

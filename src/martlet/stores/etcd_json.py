@@ -167,7 +167,7 @@ class KeySpace:
         return Entry(self._key(kv), _bytes(kv.get("value", "")), create_revision, mod_revision)
 
     def _key(self, kv: JsonObject) -> str:
-        # Whatever a stranger puts under our root must not stop us here: it reads as a key that nobody uses.
+        # What other programs put under our root must not stop us here: it reads as a key that is never used.
         key = _bytes(kv.get("key", "")).decode("latin-1")
         if not key.startswith(self._root):
             raise BadAnswer(f"the key {key!r} was not asked for")

@@ -2,10 +2,10 @@
 
 etcd counts a lease's life in whole seconds and does not go below a minimum of its own (1.5 election timeouts, 2 s as
 it comes), so a lease may live longer than asked for, never shorter. After a change of etcd's leader every lease
-begins its time anew. Whoever relies on a lease therefore fences itself by its own clock: see
+begins its time again. The holder of a lease therefore fences itself by its own clock: see
 `martlet.cluster.leases`.
 
-All three calls may be made twice without harm, so they are tried on every member: a lease granted to nobody runs out,
+All three calls may be made twice without harm, so they are tried on every member: a lease that is not used runs out,
 a lease id is never given twice, and a lease kept alive twice lives from the second time.
 
 Proved by: tests/unit/stores/test_etcd_gateway.py, tests/stores/test_etcd_contract.py

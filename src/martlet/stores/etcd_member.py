@@ -1,6 +1,6 @@
-"""One member of the etcd cluster: its idle connections, and the look that is taken at it before it is used.
+"""One member of the etcd cluster: its idle connections, and the check of it before it is used.
 
-Rules: a member is looked at (is it etcd, and of a version that can be trusted?) on the first connection to it, and
+Rules: a member is checked (is it etcd, and of a version that can be trusted?) on the first connection to it, and
 again on the first one after any of its connections broke: it may be another program by then. Only a connection that
 ended its exchange well is used again.
 
@@ -72,7 +72,7 @@ class EtcdMember:
             self._idle.append(connection)
 
     async def drop(self, connection: HttpConnection) -> None:
-        """A connection broke: the idle ones have likely too, and who answers there next may be somebody else."""
+        """A connection broke: the idle ones have likely too, and another program may answer there next."""
         self._is_known = False
         await connection.close()
         await self._close_idle()

@@ -54,7 +54,7 @@ class EtcdLimits:
     """How long to wait for what, in seconds."""
 
     connect_seconds: float = 2.0
-    """For a connection with its handshake, and for the first look at a member."""
+    """For a connection with its handshake, and for the first check of a member."""
     request_seconds: float = 5.0
     """For an answer; a commit that has none by then has an unknown outcome."""
     lease_seconds: float = 1.5

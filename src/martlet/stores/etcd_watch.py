@@ -7,9 +7,9 @@ How it works: the stream is asked to begin at the last revision delivered, not a
 dropped. etcd forgets deletions of the very revision it compacts to and does not say so; asked this way it answers
 that the history is gone (STO-9). When a connection breaks, the next member continues from where we are (STO-10).
 
-Revisions of strangers in the same etcd do not show up under our root, and a stream that has died looks like one on
-which nothing happens. A guard takes care of both: when the watch has not reached a revision that a caller of the
-store was told, or that a periodic read has found, it writes the tick key. The tick comes down the stream, which makes
+Revisions of other programs in the same etcd do not show up under our root, and a dead stream seems like one on
+which nothing happens. A guard takes care of both: when the watch has not reached a revision that the store has
+returned, or that a periodic read has found, it writes the tick key. The tick comes down the stream, which makes
 the watch reach a later revision, or it does not, and the stream is dead and replaced (STO-11). An etcd of our own sees
 hardly any ticks.
 
@@ -45,11 +45,11 @@ from martlet.stores.etcd_json import TICK_KEY, BadAnswer, KeySpace, WatchAnswer,
 logger = logging.getLogger(__name__)
 
 _HISTORY_SECONDS: Final = 0.25
-"""etcd looks every 100 ms for watches that are to get history."""
+"""etcd checks every 100 ms for watches that are to get history."""
 
 _SHORT_LIFE_SECONDS: Final = 1.0
 _SHORT_LIVES_MAX: Final = 2
-"""So many streams in a row may end at once; then the caller is told, who waits a while."""
+"""How many streams in a row may end at once before the caller gets the error, and waits a while."""
 
 
 class EtcdWatch:
@@ -70,13 +70,13 @@ class EtcdWatch:
         self._failure: MartletError | None = None
 
     def promise(self, revision: int) -> None:
-        """A caller of the store was told this revision, so the watch must reach it soon (STO-5)."""
+        """The store has returned this revision, so the watch must reach it soon (STO-5)."""
         if revision > self._promised:
             self._promised = revision
             self._promise_made.set()
 
     def stop(self) -> None:
-        """Wake whoever waits; a closed store's watch then ends."""
+        """Wake a reader that waits; a closed store's watch then ends."""
         if self._stream is not None:
             self._stream.abort()
 
@@ -173,7 +173,7 @@ class EtcdWatch:
             except UnknownOutcome as error:
                 logger.info("metadata: the watch at revision %d could not be checked: %s", self._position, error)
             except StoreUnavailable as error:
-                # No call comes through, so nothing will come down the stream either: let it be opened anew.
+                # No call comes through, so nothing will come down the stream either: let it be reopened.
                 logger.info("metadata: the watch at revision %d is given up: %s", self._position, error)
                 self.stop()
             except StoreError as error:
@@ -193,7 +193,7 @@ class EtcdWatch:
         self._promise_made.clear()
         if await self._reaches(self._promised, limits.progress_seconds):
             return
-        # Of a caller who is busy, or a stream that is only beginning, nobody can tell: they are looked at again.
+        # A busy caller, or a stream that is only beginning, proves nothing: they are checked again.
         self._promise_made.set()
         age = asyncio.get_running_loop().time() - self._stream_began
         if self._is_waiting and self._stream is not None and age > _HISTORY_SECONDS:

@@ -192,7 +192,7 @@ def test_deleting_asks_first(broker: FakeBroker, bootstrap: str) -> None:
 def test_deleting_with_nobody_to_ask_names_the_flag(bootstrap: str) -> None:
     ran = martlet("topic", "delete", "orders", "--bootstrap", bootstrap)
     assert ran.exit_code == 2
-    assert ran.stderr.endswith("Error: there is nobody to ask; --yes deletes without asking\n")
+    assert ran.stderr.endswith("Error: not a terminal: use --yes, which deletes without asking\n")
 
 
 def test_deleting_what_is_not_there_is_an_error_unless_allowed(broker: FakeBroker, bootstrap: str) -> None:

@@ -92,7 +92,7 @@ async def test_a_change_whose_answer_is_lost_is_not_repeated(broker: FakeBroker)
     broker.scripts[ApiKey.CREATE_TOPICS] = answering(HANG_UP)
     async with client_of(broker) as cluster:
         with pytest.raises(
-            OutcomeUnknown, match=r"creating topic 't': .* closed the connection; look before you repeat"
+            OutcomeUnknown, match=r"creating topic 't': .* closed the connection; check before you repeat"
         ):
             await Admin(cluster).create_topic(NewTopic(name="t"))
     assert len(broker.asked(ApiKey.CREATE_TOPICS)) == 1

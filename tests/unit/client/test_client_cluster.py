@@ -7,7 +7,7 @@ import pytest
 from martlet.base.addresses import Address
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicPartition
-from martlet.client.cluster import Cluster, Lane, Leader
+from martlet.client.cluster import Cluster, Leader, Purpose
 from martlet.client.errors import ConnectionFailed
 from martlet.client.metadata import Metadata
 from martlet.wire.api_keys import ApiKey
@@ -15,7 +15,7 @@ from martlet.wire.messages.metadata import MetadataResponse, MetadataResponsePar
 from tests.unit.client.fake_broker import SILENCE, FakeBroker, FakeCluster, client_of, impatient
 
 
-async def test_with_nobody_there_the_failure_names_addresses_reason_and_next_step() -> None:
+async def test_with_no_broker_reachable_the_failure_names_addresses_reason_and_next_step() -> None:
     async with FakeBroker() as one, FakeBroker() as two:
         pass
     with pytest.raises(ConnectionFailed) as caught:
@@ -41,7 +41,7 @@ async def test_leaders_are_learnt_and_their_brokers_connected() -> None:
             connection = await cluster.connection(2)
             assert connection.address == two.address
             assert await cluster.connection(2) is connection
-            assert await cluster.connection(2, Lane.FETCH) is not connection
+            assert await cluster.connection(2, Purpose.FETCH) is not connection
 
 
 async def test_concurrent_users_share_one_connection_and_one_question() -> None:
@@ -50,7 +50,7 @@ async def test_concurrent_users_share_one_connection_and_one_question() -> None:
         async with client_of(broker) as cluster:
             leaders = await asyncio.gather(*(cluster.leader(TopicPartition("t", 0)) for _ in range(20)))
             assert len(set(leaders)) == 1
-            await asyncio.gather(*(cluster.connection(1, Lane.PRODUCE) for _ in range(20)))
+            await asyncio.gather(*(cluster.connection(1, Purpose.PRODUCE) for _ in range(20)))
         assert broker.connection_count == 2
         assert len(broker.asked(ApiKey.METADATA)) == 2
 

@@ -15,7 +15,7 @@ from martlet.cluster.image import ImageDelta, MetadataImage
 from martlet.cluster.keys import INCARNATION_COUNTER_KEY, broker_key, live_key
 from martlet.cluster.liveness import BrokerStates, plan_alive, read_states
 from martlet.cluster.partition_moves import MOVES_MAX
-from martlet.cluster.partition_plans import PORTION, PartitionsPlan
+from martlet.cluster.partition_plans import PARTITIONS_PER_COMMIT, PartitionsPlan
 from martlet.cluster.placement import Site, place_partitions, sites_of
 from martlet.cluster.records import PartitionRecord, TopicRecord
 from martlet.cluster.store import CommitPlan, check_commit
@@ -134,14 +134,16 @@ class ControlledCluster:
         image: MetadataImage | None = None,
         states: BrokerStates | None = None,
         *,
-        portion: int = PORTION,
+        partitions_per_commit: int = PARTITIONS_PER_COMMIT,
         moves_max: int = MOVES_MAX,
         imbalance_percent: int | None = IMBALANCE_PERCENT,
     ) -> list[PartitionsPlan]:
         """A controller's round, on the newest image or an older one; returns what went through."""
         image = image if image is not None else self.image
         states = states if states is not None else read_states(image)
-        options = RoundOptions(portion=portion, moves_max=moves_max, imbalance_percent=imbalance_percent)
+        options = RoundOptions(
+            partitions_per_commit=partitions_per_commit, moves_max=moves_max, imbalance_percent=imbalance_percent
+        )
         plans = list(plan_round(image, states, options=options))
         return [plan for plan in plans if self.offer(plan.commit)]
 

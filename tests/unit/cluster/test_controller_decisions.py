@@ -244,7 +244,7 @@ def test_cls_25_decisions_are_committed_in_portions_that_fit() -> None:
     plans = list(plan_partitions(decide_all(cluster.image, cluster.states), cluster.image))
     assert [len(plan.decisions) for plan in plans] == [100, 100, 70]
     assert all(len(plan.commit.compares) <= COMMIT_OPERATIONS_MAX for plan in plans)
-    halves = list(plan_partitions(plans[0].decisions, cluster.image, portion=50))
+    halves = list(plan_partitions(plans[0].decisions, cluster.image, partitions_per_commit=50))
     assert [len(plan.decisions) for plan in halves] == [50, 50]
     assert all(cluster.offer(plan.commit) for plan in plans), "one round's plans do not stand in each other's way"
 

@@ -87,36 +87,36 @@ def test_of_two_that_want_the_role_one_gets_it() -> None:
 
 def test_cls_18_nobody_is_fenced_in_the_first_lease_of_a_controller() -> None:
     guard = FencingGuard(lease_ms=3_000, now_ms=10_000, per_second=5)
-    assert guard.look({_ONE}, 12_999) == frozenset()
-    assert guard.look_again_at_ms({_ONE}, 12_999) == 13_000
-    assert guard.look({_ONE}, 13_000) == {1}
-    assert guard.look_again_at_ms({_ONE}, 13_000) is None
+    assert guard.check({_ONE}, 12_999) == frozenset()
+    assert guard.next_check_at_ms({_ONE}, 12_999) == 13_000
+    assert guard.check({_ONE}, 13_000) == {1}
+    assert guard.next_check_at_ms({_ONE}, 13_000) is None
 
 
 def test_cls_18_after_the_store_was_away_everybody_gets_a_whole_lease_again() -> None:
     guard = FencingGuard(lease_ms=3_000, now_ms=0, per_second=5)
-    assert guard.look({_ONE}, 5_000) == {1}
+    assert guard.check({_ONE}, 5_000) == {1}
     guard.began(6_000)
     assert guard.fenced == frozenset()
-    assert guard.look({_ONE, _TWO}, 8_999) == frozenset()
-    assert guard.look({_ONE, _TWO}, 9_000) == {1, 2}
+    assert guard.check({_ONE, _TWO}, 8_999) == frozenset()
+    assert guard.check({_ONE, _TWO}, 9_000) == {1, 2}
 
 
 def test_cls_18_no_more_are_fenced_per_second_than_allowed() -> None:
     guard = FencingGuard(lease_ms=1_000, now_ms=0, per_second=1)
     everybody = {_ONE, _TWO, _THREE}
-    assert guard.look(everybody, 1_000) == {1}
-    assert guard.look(everybody, 1_999) == {1}
-    assert guard.look_again_at_ms(everybody, 1_999) == 2_000
-    assert guard.look(everybody, 2_000) == {1, 2}
-    assert guard.look(everybody, 9_000) == {1, 2, 3}
+    assert guard.check(everybody, 1_000) == {1}
+    assert guard.check(everybody, 1_999) == {1}
+    assert guard.next_check_at_ms(everybody, 1_999) == 2_000
+    assert guard.check(everybody, 2_000) == {1, 2}
+    assert guard.check(everybody, 9_000) == {1, 2, 3}
 
 
 def test_cls_19_who_shows_itself_is_not_fenced_any_more() -> None:
     guard = FencingGuard(lease_ms=1_000, now_ms=0)
-    assert guard.look({_ONE, _TWO}, 1_000) == {1, 2}
-    assert guard.look({_TWO}, 1_100) == {2}
-    assert guard.look({_ONE, _TWO}, 1_200) == {2}, "and waits for its turn when it is missing again"
+    assert guard.check({_ONE, _TWO}, 1_000) == {1, 2}
+    assert guard.check({_TWO}, 1_100) == {2}
+    assert guard.check({_ONE, _TWO}, 1_200) == {2}, "and waits for its turn when it is missing again"
 
 
 def test_who_is_not_fenced_yet_is_waited_for() -> None:

@@ -30,7 +30,7 @@ from martlet.cluster.controller_decisions import stuck_partitions
 from martlet.cluster.controller_round import RoundOptions, asks_for_round, plan_round
 from martlet.cluster.image import ImageDelta
 from martlet.cluster.liveness import BrokerStates, FencingGuard, plan_controller_role, read_states
-from martlet.cluster.partition_plans import PORTION, Decision, PartitionsPlan
+from martlet.cluster.partition_plans import PARTITIONS_PER_COMMIT, Decision, PartitionsPlan
 from martlet.cluster.store import LeaseLost, StoreClosed, StoreUnavailable, UnknownOutcome
 from martlet.configs.effective import BrokerLayers
 from martlet.observe.metrics import BrokerMetrics
@@ -79,7 +79,7 @@ class Controller:
         self._metrics = metrics
         self._on_failure = on_failure
         self._guard = FencingGuard(options.lease_ms, clock.monotonic_ms())
-        self._portion = PORTION
+        self._partitions_per_commit = PARTITIONS_PER_COMMIT
         self._balanced_at_ms = clock.monotonic_ms()
         self._stuck: set[tuple[TopicPartition, LeaderEpoch]] = set()
         self._wake = asyncio.Event()
@@ -154,7 +154,7 @@ class Controller:
             # Who is missing may have been kept from renewing, as we were.
             self._guard.began(now_ms)
         states = read_states(self._image)
-        states = states.holding_back(self._guard.look(states.missing, now_ms))
+        states = states.holding_back(self._guard.check(states.missing, now_ms))
         balances = self._balance_is_due(now_ms)
         count = await self._carry_out(states, balances=balances)
         if count:
@@ -167,7 +167,8 @@ class Controller:
     async def _carry_out(self, states: BrokerStates, *, balances: bool) -> int:
         """Commit a round; returns how many commits there were, carried out or not."""
         options = RoundOptions(
-            portion=self._portion, imbalance_percent=self._options.imbalance_percent if balances else None
+            partitions_per_commit=self._partitions_per_commit,
+            imbalance_percent=self._options.imbalance_percent if balances else None,
         )
         plans = list(plan_round(self._image, states, self._layers(), options))
         lost = 0
@@ -178,7 +179,7 @@ class Controller:
             else:
                 lost += 1
         # A controller that keeps losing comparisons does less at once.
-        self._portion = max(1, self._portion // 2) if lost else PORTION
+        self._partitions_per_commit = max(1, self._partitions_per_commit // 2) if lost else PARTITIONS_PER_COMMIT
         return len(plans)
 
     def _report(self, plan: PartitionsPlan) -> None:
@@ -220,7 +221,7 @@ class Controller:
 
     def _next_look_ms(self, states: BrokerStates, now_ms: int) -> int:
         times_ms = [_LOOK_MS_MAX]
-        fencing_ms = self._guard.look_again_at_ms(states.missing, now_ms)
+        fencing_ms = self._guard.next_check_at_ms(states.missing, now_ms)
         if fencing_ms is not None:
             times_ms.append(fencing_ms - now_ms)
         if self._options.balance_interval_ms > 0:

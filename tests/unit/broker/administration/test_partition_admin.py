@@ -19,7 +19,7 @@ from martlet.broker.serving.timed_work import TimedAnswer, TimedWork
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import live_key, partition_key
 from martlet.cluster.liveness import plan_alive
-from martlet.cluster.partition_plans import PORTION
+from martlet.cluster.partition_plans import PARTITIONS_PER_COMMIT
 from martlet.cluster.records import PartitionRecord, encode_record
 from martlet.cluster.store import CommitPlan, CommitResult, LeaseId, StoreUnavailable, UnknownOutcome, commit_plan
 from martlet.cluster.topic_decisions import TopicWish
@@ -212,7 +212,7 @@ async def test_q1_when_the_store_is_away_every_partition_says_so(bench: Bench) -
 
 
 async def test_many_partitions_go_in_portions_and_one_lost_portion_is_made_up_for(bench: Bench) -> None:
-    count = 3 * PORTION
+    count = 3 * PARTITIONS_PER_COMMIT
     await bench.benches[0].admin.create_topic(TopicWish(name="t", assignments={index: [1] for index in range(count)}))
     bench.store.before = lambda: bench.show(2)
     outcomes = await bench.admin.reassign({TopicPartition("t", index): [2] for index in range(count)})
