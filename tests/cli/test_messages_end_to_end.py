@@ -10,7 +10,7 @@ from tests.cli.conftest import Martlet
 
 
 def test_a_topic_lives_from_create_to_delete(martlet: Martlet) -> None:
-    assert martlet("topic", "create", "life", "--partitions", "2", "--config", "retention.ms=60000") == (
+    assert martlet("topic", "create", "life", "--partitions", "2", "--set", "retention.ms=60000") == (
         0,
         "",
         "created life: 2 partitions, 1 replica\n",
@@ -47,8 +47,8 @@ def test_creating_twice_is_a_conflict_and_can_be_allowed(martlet: Martlet) -> No
     [
         (["topic", "create", "bad name"], "bad name"),
         (["topic", "create", "t9", "--replication-factor", "9"], "9"),
-        (["topic", "create", "t9", "--config", "no.such=1"], "no.such"),
-        (["topic", "create", "t9", "--config", "retention.ms=soon"], "retention.ms"),
+        (["topic", "create", "t9", "--set", "no.such=1"], "no.such"),
+        (["topic", "create", "t9", "--set", "retention.ms=soon"], "retention.ms"),
     ],
 )
 def test_what_the_broker_refuses_is_told_in_its_words(martlet: Martlet, arguments: list[str], sentence: str) -> None:
@@ -149,7 +149,7 @@ def test_partitions_can_be_chosen_for_writing_and_reading(martlet: Martlet) -> N
 
 
 def test_a_message_that_is_too_large_names_the_way_out(martlet: Martlet) -> None:
-    martlet("topic", "create", "small", "--config", "max.message.bytes=1000")
+    martlet("topic", "create", "small", "--set", "max.message.bytes=1000")
     ran = martlet("publish", "small", stdin=b"x" * 2000)
     assert ran.exit_code == 1
     assert ran.stderr.startswith("error: 0 messages of 1 published, then: small-0: ")
@@ -180,7 +180,7 @@ def test_status_and_settings_come_from_the_broker(martlet: Martlet) -> None:
     assert report["reachable"] is True
     assert report["partitions_without_leader"] == report["partitions_under_replicated"] == 0
     assert [broker["id"] for broker in report["brokers"]] == [1]
-    martlet("topic", "create", "set", "--config", "cleanup.policy=compact")
+    martlet("topic", "create", "set", "--set", "cleanup.policy=compact")
     settings = json.loads(martlet("config", "show", "--topic", "set", "--json").stdout)
     assert (settings["cleanup.policy"]["value"], settings["cleanup.policy"]["origin"]) == ("compact", "topic")
     assert settings["segment.ms"]["origin"] == "default"

@@ -6,6 +6,7 @@ A second Ctrl-C ends the process at once; what was acknowledged is safe either w
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -30,6 +31,9 @@ Settings come from flags, then MARTLET_* variables, then the settings file, then
 defaults; `martlet config show` prints each with its origin. Port 0 takes any free
 port and prints it."""
 
+_UNUSABLE_DIRECTORY: Final = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.ENOENT}
+)
 _SWITCH_SECONDS: Final = 0.0005
 """How long a thread that computes, as compaction does, may keep the event loop waiting. An answer needs the interpreter
 several times, so with Python's 5 ms every answer would take 20 ms meanwhile."""
@@ -51,6 +55,7 @@ def run_broker(configuration: Configuration, *, is_first_try: bool) -> int:
     from martlet.broker.app import new_event_loop
     from martlet.observe.logs import set_up_logging
 
+    check_data_directory(configuration.settings.data)
     for note in configuration.notes:
         print_note(f"note: {note}")
     set_up_logging(configuration.settings.log_level, configuration.settings.log_format)
@@ -58,6 +63,24 @@ def run_broker(configuration: Configuration, *, is_first_try: bool) -> int:
     sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_serve(configuration, is_first_try=is_first_try))
+
+
+def check_data_directory(directory: str) -> None:
+    """Make the directory if need be; CommandFailed naming --data when nothing can be kept there."""
+    try:
+        os.makedirs(directory, exist_ok=True)
+        if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        if error.errno not in _UNUSABLE_DIRECTORY:
+            raise
+        is_file = error.errno in (errno.EEXIST, errno.ENOTDIR)
+        reason = "it is a file, not a directory" if is_file else (error.strerror or str(error)).lower()
+        raise CommandFailed(
+            ExitCode.NOT_ALLOWED,
+            f"cannot keep data in {directory}: {reason}",
+            "choose another directory with --data DIR",
+        ) from error
 
 
 async def _serve(configuration: Configuration, *, is_first_try: bool) -> int:

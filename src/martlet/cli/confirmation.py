@@ -9,7 +9,7 @@ from martlet.cli.failures import CommandFailed
 
 
 def confirm_deletion(question: str) -> None:
-    """Return when the answer is yes; a UsageError when standard input is no terminal."""
+    """Return when the answer is yes; CommandFailed when standard input is no terminal."""
     confirm(question, "nothing was deleted", instead="deletes without asking")
 
 
@@ -20,6 +20,7 @@ def confirm(question: str, otherwise: str, *, instead: str = "goes on without as
     except click.Abort:
         if sys.stdin.isatty():
             raise
-        raise click.UsageError(f"not a terminal: use --yes, which {instead}") from None
+        click.echo(err=True)
+        raise CommandFailed(ExitCode.USAGE, f"not a terminal: use --yes, which {instead}") from None
     if not agreed:
         raise CommandFailed(ExitCode.FAILURE, otherwise)

@@ -85,15 +85,15 @@ def consume(
     as_json: bool,
     target: Target,
 ) -> None:
-    r"""Print the messages of a topic.
+    """Print the messages of a topic.
 
     Reads without leaving a trace: no group, no commit, nothing changes for other readers.
 
     \b
     TIME:    @2026-11-01T08:00, @1793520000000 (ms since 1970), @-15m (s m h d ago)
     FORMAT:  %t topic  %p partition  %o offset  %T timestamp in ms
-             %k key  %s value  %h headers  %K %S lengths  %% percent  \n \t \xHH
-             [default: '%s\n']
+             %k key  %s value  %h headers  %K %S lengths  %% percent  \\n \\t \\xHH
+             [default: '%s\\n']
     """
     if printer is not None and as_json:
         raise click.UsageError("give --format or --json, not both")

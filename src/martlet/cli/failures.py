@@ -8,6 +8,8 @@ import errno
 import re
 from typing import NamedTuple
 
+import click
+
 from martlet.base.errors import (
     ApiError,
     DirectoryInUse,
@@ -118,7 +120,26 @@ _NEXT_STEPS: dict[ErrorCode, str] = {
 
 
 def failure_of(error: BaseException) -> Failure | None:
-    """What to say about an exception; None for one that is a bug of ours."""
+    """What to say about an exception; None for one that is a bug of ours. A note on it is a better next step."""
+    failure = _failure_of(error)
+    notes = getattr(error, "__notes__", ())
+    return failure._replace(next_step=notes[-1]) if failure is not None and notes else failure
+
+
+def failure_of_usage(error: click.ClickException) -> Failure:
+    """What to say about a command line that click refused, in the voice of all other errors."""
+    message, guessed, guess = error.format_message().rstrip().rstrip(".").partition("Did you mean ")
+    message = message.rstrip(" .(")
+    if not message[:2].isupper():
+        message = message[:1].lower() + message[1:]
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    next_step = f"`{context.command_path} --help` shows what it takes" if context is not None else None
+    if guessed:
+        next_step = f"did you mean {guess.rstrip(')')}"
+    return Failure(ExitCode(error.exit_code), message, next_step)
+
+
+def _failure_of(error: BaseException) -> Failure | None:
     if isinstance(error, CommandFailed):
         return Failure(error.exit_code, str(error), error.next_step)
     if isinstance(error, ApiError):

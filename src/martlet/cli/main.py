@@ -4,7 +4,7 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -12,6 +12,9 @@ import martlet
 from martlet.base.errors import MartletError
 from martlet.cli.exit_codes import ExitCode, epilog
 from martlet.cli.lazy_group import LazyGroup
+
+if TYPE_CHECKING:
+    from martlet.cli.failures import Failure
 
 PROGRAM: Final = "martlet"
 
@@ -89,9 +92,13 @@ def run(arguments: Sequence[str]) -> int:
         result = cli.main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
     except click.exceptions.Exit as done:
         return done.exit_code
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return error.exit_code
+    except click.ClickException as error:
+        from martlet.cli.failures import failure_of_usage
+
+        return _report(failure_of_usage(error))
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return ExitCode.INTERRUPTED
@@ -102,11 +109,16 @@ def run(arguments: Sequence[str]) -> int:
 
 def _fail(error: Exception) -> int:
     from martlet.cli.failures import failure_of
-    from martlet.cli.output import print_error
 
     failure = failure_of(error)
     if failure is None:
         raise error
+    return _report(failure)
+
+
+def _report(failure: "Failure") -> int:
+    from martlet.cli.output import print_error
+
     print_error(failure.message, failure.next_step)
     return failure.exit_code
 

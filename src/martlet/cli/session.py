@@ -25,6 +25,7 @@ def run_with_cluster(target: Target, work: Callable[["Cluster"], Awaitable[Resul
     """Connect to the cluster, do the work, disconnect; failures come out as they are."""
     import asyncio
 
+    from martlet.cli.suggestions import nearest_names
     from martlet.client.cluster import Cluster
 
     options = ClientOptions(
@@ -37,7 +38,7 @@ def run_with_cluster(target: Target, work: Callable[["Cluster"], Awaitable[Resul
     )
 
     async def conversation() -> Result:
-        async with Cluster(target.bootstrap, options) as cluster:
+        async with Cluster(target.bootstrap, options) as cluster, nearest_names(cluster):
             return await work(cluster)
 
     return asyncio.run(conversation())

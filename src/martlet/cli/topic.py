@@ -34,12 +34,13 @@ def topic() -> None:
     help="How many copies of each partition, on as many brokers.  [default: the broker's default]",
 )
 @click.option(
-    "--config",
-    "configs",
+    "--set",
+    "set_values",
     multiple=True,
     type=ASSIGNMENT,
     help="A topic setting, like retention.ms=3600000. May be repeated.",
 )
+@click.option("--config", "more_values", multiple=True, type=ASSIGNMENT, hidden=True, help="The same as --set.")
 @click.option("--if-not-exists", is_flag=True, help="A topic that exists is no error; it stays as it is.")
 @json_option
 @connects
@@ -47,7 +48,8 @@ def create(
     names: Sequence[str],
     partitions: int | None,
     replication_factor: int | None,
-    configs: Sequence[tuple[str, str]],
+    set_values: Sequence[tuple[str, str]],
+    more_values: Sequence[tuple[str, str]],
     if_not_exists: bool,
     as_json: bool,
     target: Target,
@@ -64,7 +66,7 @@ def create(
                 name=name,
                 partitions=partitions or -1,
                 replication_factor=replication_factor or -1,
-                configs=dict(configs),
+                configs=dict([*set_values, *more_values]),
             )
             made.append(await _create_one(admin, wanted, if_not_exists=if_not_exists))
         return made

@@ -23,6 +23,7 @@ from typing import BinaryIO, Final, NamedTuple
 import click
 
 from martlet.base.addresses import Address, parse_address
+from martlet.cli.broker import check_data_directory
 from martlet.cli.configuration import Configuration, SettingsError, load_configuration
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
@@ -215,6 +216,7 @@ def run_many(wish: Wish, flags: Flags, config_file: str | None) -> int:
     configuration = load_configuration(flags, environment=os.environ, file=config_file)
     for note in configuration.notes:
         print_note(f"note: {note}")
+    check_data_directory(configuration.settings.data)
     etcd = find_etcd(configuration.settings.data) if wish.is_cluster else None
     metadata = etcd.metadata if etcd is not None else ""
     plans = plan_brokers(wish, configuration, flags, config_file, host_name=socket.gethostname(), metadata=metadata)

@@ -261,9 +261,9 @@ class Cluster:
             except (ApiError, ClientError) as error:
                 await retrying.pause(error)
                 if asks_for_new_metadata(error):
-                    await self._learn_anew(names)
+                    await self._refresh_metadata(names)
 
-    async def _learn_anew(self, topics: Iterable[str]) -> None:
+    async def _refresh_metadata(self, topics: Iterable[str]) -> None:
         """Ask for the brokers now and for the topics when they are next needed; failing here decides nothing."""
         for name in topics:
             self.mark_stale(name)
@@ -277,4 +277,6 @@ def no_broker_reachable(addresses: Sequence[Address], failures: Sequence[Excepti
     reasons = dict.fromkeys(
         str(failure).removeprefix(f"{address}: ") for address, failure in zip(addresses, failures, strict=True)
     )
-    return ConnectionFailed(f"no broker reachable at {names}: {'; '.join(reasons)}; start one with `martlet up`")
+    is_refused = any(isinstance(failure.__cause__, ConnectionRefusedError) for failure in failures)
+    advice = "; start one with `martlet up`" if is_refused else ""
+    return ConnectionFailed(f"no broker reachable at {names}: {'; '.join(reasons)}{advice}")

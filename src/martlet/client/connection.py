@@ -13,6 +13,7 @@ connection has ended every waiting caller gets an error, none waits for ever.
 """
 
 import asyncio
+import re
 from collections import deque
 from functools import partial
 from typing import Final, NamedTuple, Self, TypeVar, cast
@@ -84,7 +85,9 @@ class _FrameProtocol(asyncio.BufferedProtocol):
             for frame in self._receiver.received(nbytes):
                 self._answer(frame)
         except ProtocolViolation as error:
-            self.fail(ConnectionLost(f"{self._address} broke the protocol: {error}"))
+            lost = ConnectionLost(f"{self._address} broke the protocol: {error}")
+            lost.__cause__ = error
+            self.fail(lost)
 
     def _answer(self, frame: memoryview) -> None:
         if not self._awaited:
@@ -189,7 +192,7 @@ class Connection:
             raise ConnectionFailed(f"{self.address}: connected, but no answer in time; is it a broker?") from error
         except ConnectionLost as error:
             await self.aclose()
-            raise ConnectionFailed(f"{self.address}: not a Kafka listener or not ready: {error}") from error
+            raise ConnectionFailed(f"{self.address}: {_not_a_broker(error)}") from error
         except BaseException:
             self.close()
             raise
@@ -292,3 +295,11 @@ class Connection:
 
 def _ranges(response: ApiVersionsResponse) -> dict[int, VersionRange]:
     return {entry.api_key: VersionRange(entry.min_version, entry.max_version) for entry in response.api_keys}
+
+
+def _not_a_broker(error: ConnectionLost) -> str:
+    """In one clause why what listens there is taken for something else than a broker."""
+    if not isinstance(error.__cause__, ProtocolViolation):
+        return "it closed the connection: not a Kafka listener, or not ready"
+    sent = re.search(r"seems to have sent (an? [^;]+)", str(error.__cause__))
+    return f"not a Kafka listener: it sent {sent[1]}" if sent else "not a Kafka listener: its answer makes no sense"

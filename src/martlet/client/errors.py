@@ -38,15 +38,28 @@ class OutcomeUnknown(MartletError):
     """A change was sent, but its answer never came: it may have happened or not."""
 
 
-class TopicMissing(ApiError):
-    """There is no such topic, said by a broker that would know."""
+class TopicUnknown(ApiError):
+    """A broker does not know the topic; it may only be new."""
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+    def __init__(self, topic: str, code: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) -> None:
+        super().__init__(code, f"there is no topic {topic!r}")
+        self.topic = topic
+
+
+class TopicMissing(TopicUnknown):
+    """There is no such topic, said by a broker that would know."""
 
     @property
     def retriable(self) -> bool:
         return False
+
+
+class GroupMissing(ApiError):
+    """There is no such group."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
+        self.group = group
 
 
 def reason_of(error: BaseException) -> str:

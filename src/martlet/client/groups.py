@@ -25,7 +25,7 @@ from martlet.client.apis import (
 )
 from martlet.client.cluster import Cluster
 from martlet.client.connection import Connection
-from martlet.client.errors import ClientError
+from martlet.client.errors import ClientError, GroupMissing
 from martlet.client.group_members import (
     GroupDescription,
     MemberIdentity,
@@ -252,7 +252,7 @@ async def _describe_classic_group(connection: Connection, group_id: str) -> Grou
 
 def _check_exists(number: int, group_id: str) -> None:
     if error_code(number) == ErrorCode.GROUP_ID_NOT_FOUND:
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        raise GroupMissing(group_id)
 
 
 def _offset_fetch_request(

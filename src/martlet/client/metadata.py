@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from martlet.base.addresses import Address
 from martlet.base.errors import ERROR_TABLE, ApiError, ErrorCode, error_code
 from martlet.base.ids import NO_TOPIC_ID
+from martlet.client.errors import TopicUnknown
 from martlet.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 
@@ -88,7 +89,7 @@ def topic_error(number: int, name: str) -> ApiError:
     """The error of one topic, naming it."""
     code = error_code(number)
     if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
-        return ApiError(code, f"there is no topic {name!r}")
+        return TopicUnknown(name, code)
     return ApiError(code, f"topic {name!r}: {ERROR_TABLE[code].text}")
 
 

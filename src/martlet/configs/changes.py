@@ -10,6 +10,7 @@ broker, where Kafka's plugins have names of their own, it is stored and has no e
 Proved by: tests/unit/configs/test_changes.py
 """
 
+import difflib
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -158,7 +159,9 @@ def _each_once(changes: Sequence[ConfigChange]) -> Sequence[ConfigChange]:
 def _definition(table: Mapping[str, ConfigDef], scope: str, name: str) -> ConfigDef:
     definition = table.get(name)
     if definition is None:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"there is no {scope} configuration named {name[:80]!r}")
+        close = difflib.get_close_matches(name[:80], table, n=1)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"there is no {scope} configuration named {name[:80]!r}{meant}")
     return definition
 
 

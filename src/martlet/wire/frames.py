@@ -43,6 +43,7 @@ _NO_BUFFER: Final = memoryview(bytearray())
 # What the first four bytes of a connection usually are when a peer speaks another protocol to this port.
 _STRANGERS: Final = (
     (b"\x16\x03", "a TLS handshake; this listener speaks plain text"),
+    (b"\x15\x03", "a TLS alert; this listener speaks plain text"),
     (b"GET ", "an HTTP request; this listener speaks the Kafka protocol"),
     (b"HEAD", "an HTTP request; this listener speaks the Kafka protocol"),
     (b"POST", "an HTTP request; this listener speaks the Kafka protocol"),

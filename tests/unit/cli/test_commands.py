@@ -71,7 +71,7 @@ def delete_script(request: DeleteTopicsRequest, version: int) -> bytes:
 
 def test_topics_are_created_with_what_the_broker_made_of_them(broker: FakeBroker, bootstrap: str) -> None:
     broker.scripts[ApiKey.CREATE_TOPICS] = create_script
-    ran = martlet("topic", "create", "new", "--partitions", "3", "--config", "retention.ms=5", "--bootstrap", bootstrap)
+    ran = martlet("topic", "create", "new", "--partitions", "3", "--set", "retention.ms=5", "--bootstrap", bootstrap)
     assert ran == (0, "", "created new: 3 partitions, 1 replica\n")
 
 
@@ -175,9 +175,9 @@ def test_a_topic_that_is_not_there_is_not_found(bootstrap: str, command: list[st
 def test_altering_needs_something_to_change_and_no_contradiction() -> None:
     ran = martlet("topic", "alter", "orders")
     assert (ran.exit_code, ran.stdout) == (2, "")
-    assert ran.stderr.endswith("Error: nothing to change; give --partitions, --set or --unset\n")
+    assert ran.stderr.startswith("error: nothing to change; give --partitions, --set or --unset\n")
     ran = martlet("topic", "alter", "orders", "--set", "a=1", "--unset", "a")
-    assert ran.stderr.endswith("Error: --set and --unset both name a\n")
+    assert ran.stderr.startswith("error: --set and --unset both name a\n")
 
 
 def test_deleting_asks_first(broker: FakeBroker, bootstrap: str) -> None:
@@ -189,10 +189,10 @@ def test_deleting_asks_first(broker: FakeBroker, bootstrap: str) -> None:
     assert (ran.exit_code, ran.stderr.splitlines()[-1]) == (0, "deleted orders")
 
 
-def test_deleting_with_nobody_to_ask_names_the_flag(bootstrap: str) -> None:
+def test_deleting_without_a_terminal_names_the_flag(bootstrap: str) -> None:
     ran = martlet("topic", "delete", "orders", "--bootstrap", bootstrap)
     assert ran.exit_code == 2
-    assert ran.stderr.endswith("Error: not a terminal: use --yes, which deletes without asking\n")
+    assert ran.stderr.endswith("\nerror: not a terminal: use --yes, which deletes without asking\n")
 
 
 def test_deleting_what_is_not_there_is_an_error_unless_allowed(broker: FakeBroker, bootstrap: str) -> None:
@@ -260,9 +260,9 @@ def test_a_broker_that_goes_silent_is_a_timeout(broker: FakeBroker, bootstrap: s
 def test_publishing_in_two_ways_at_once_is_refused(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
     ran = martlet("publish", "t", "message", "--file", str(tmp_path / "f"))
-    assert ran.stderr.endswith("Error: give messages as arguments or --file, not both\n")
+    assert ran.stderr.startswith("error: give messages as arguments or --file, not both\n")
     ran = martlet("publish", "t", "--key", "k", "--key-separator", ":")
-    assert ran.stderr.endswith("Error: give --key or --key-separator, not both\n")
+    assert ran.stderr.startswith("error: give --key or --key-separator, not both\n")
     ran = martlet("publish", "t", "--jsonl", "--key", "k")
     assert "with --jsonl the key stands in each line" in ran.stderr
 
@@ -301,7 +301,18 @@ def test_following_ends_with_the_count(broker: FakeBroker, bootstrap: str) -> No
 def test_a_wrong_consume_is_refused_with_what_is_allowed(arguments: list[str], ending: str) -> None:
     ran = martlet("consume", "orders", *arguments)
     assert (ran.exit_code, ran.stdout) == (2, "")
-    assert ran.stderr.endswith(ending)
+    assert f"{ending} hint: " in ran.stderr
+
+
+def test_a_mistyped_topic_is_answered_with_the_nearest_name(bootstrap: str) -> None:
+    for command in (["topic", "describe", "order"], ["consume", "order"]):
+        assert martlet(*command, "--bootstrap", bootstrap) == (
+            3,
+            "",
+            "error: there is no topic 'order'\n hint: did you mean 'orders'? `martlet topic list` shows the topics\n",
+        )
+    ran = martlet("consume", "something-else", "--bootstrap", bootstrap)
+    assert "hint: `martlet topic list` shows the topics, `martlet topic create` makes one\n" in ran.stderr
 
 
 def describe_cluster(broker: FakeBroker) -> None:

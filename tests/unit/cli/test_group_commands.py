@@ -191,7 +191,7 @@ def test_lag_of_all_groups_is_one_line_each(broker: FakeBroker, groups: FakeGrou
 def test_lag_wants_a_group_or_all(groups: FakeGroups, martlet: Any, arguments: list[str]) -> None:
     ran = martlet(*arguments)
     assert (ran.exit_code, ran.stdout) == (2, "")
-    assert ran.stderr.endswith("Error: give a group, or --all for every group\n")
+    assert ran.stderr.startswith("error: give a group, or --all for every group\n")
 
 
 @pytest.mark.parametrize(
