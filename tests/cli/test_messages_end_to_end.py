@@ -60,9 +60,9 @@ def test_what_the_broker_refuses_is_told_in_its_words(martlet: Martlet, argument
 
 def test_messages_go_in_and_come_out_in_order(martlet: Martlet) -> None:
     text = "".join(f"message {number}\n" for number in range(5000))
-    ran = martlet("publish", "in-order", stdin=text.encode())
+    ran = martlet("publish", "in-order", "--create", stdin=text.encode())
     assert (ran.exit_code, ran.stdout) == (0, "")
-    assert ran.stderr.startswith("published 5,000 messages to in-order in ")
+    assert ran.stderr.startswith("created in-order\npublished 5,000 messages to in-order in ")
     assert martlet("consume", "in-order") == (0, text, "")
     assert martlet("consume", "in-order", "--from", "-2").stdout == "message 4998\nmessage 4999\n"
     assert martlet("consume", "in-order", "--from", "4999").stdout == "message 4999\n"
@@ -75,13 +75,18 @@ def test_messages_go_in_and_come_out_in_order(martlet: Martlet) -> None:
 def test_every_compression_and_acknowledgement_arrives(martlet: Martlet, compression: str, acks: str) -> None:
     topic = f"c-{compression}-{acks}"
     text = "".join(f"{number} {'x' * 100}\n" for number in range(500))
-    assert martlet("publish", topic, "--compression", compression, "--acks", acks, stdin=text.encode()).exit_code == 0
+    assert (
+        martlet(
+            "publish", topic, "--create", "--compression", compression, "--acks", acks, stdin=text.encode()
+        ).exit_code
+        == 0
+    )
     assert martlet("consume", topic).stdout == text
 
 
 def test_unacknowledged_messages_arrive_too(martlet: Martlet) -> None:
     martlet("topic", "create", "fire")
-    assert martlet("publish", "fire", "--acks", "0", stdin=b"a\nb\n").exit_code == 0
+    assert martlet("publish", "fire", "--create", "--acks", "0", stdin=b"a\nb\n").exit_code == 0
     assert martlet("consume", "fire", "--follow", "--count", "2").stdout == "a\nb\n"
 
 
@@ -99,10 +104,10 @@ def test_keys_headers_and_time_survive_the_round_trip_as_json(martlet: Martlet, 
     sent.append({"key": None, "value": None})
     sent.append({"key_base64": "/w==", "value_base64": "/wA="})
     lines = "".join(json.dumps(message) + "\n" for message in sent)
-    assert martlet("publish", "source", "--jsonl", stdin=lines.encode()).exit_code == 0
+    assert martlet("publish", "source", "--create", "--jsonl", stdin=lines.encode()).exit_code == 0
     first = martlet("consume", "source", "--json").stdout
     (tmp_path / "dump.jsonl").write_text(first)
-    assert martlet("publish", "sink", "--jsonl", "--file", str(tmp_path / "dump.jsonl")).exit_code == 0
+    assert martlet("publish", "sink", "--create", "--jsonl", "--file", str(tmp_path / "dump.jsonl")).exit_code == 0
     second = martlet("consume", "sink", "--json").stdout
     assert [_without_topic(line) for line in sorted(second.splitlines(), key=_place)] == [
         _without_topic(line) for line in sorted(first.splitlines(), key=_place)
@@ -123,14 +128,14 @@ def _without_topic(line: str) -> dict[str, object]:
 
 def test_reading_starts_at_a_time(martlet: Martlet) -> None:
     lines = "".join(json.dumps({"value": str(number), "timestamp_ms": 1_000 * number}) + "\n" for number in range(10))
-    martlet("publish", "timed", "--jsonl", stdin=lines.encode())
+    martlet("publish", "timed", "--create", "--jsonl", stdin=lines.encode())
     assert martlet("consume", "timed", "--from", "@6500", "--format", "%s@%T ").stdout == "7@7000 8@8000 9@9000 "
     assert martlet("consume", "timed", "--from", "@1970-01-01T00:00:08+00:00").stdout == "8\n9\n"
     assert martlet("consume", "timed", "--from", "@-1h").stdout == ""
 
 
 def test_formats_print_what_they_say(martlet: Martlet) -> None:
-    martlet("publish", "shape", "value", "--key", "key", "--header", "a=1", "--header", "b=2")
+    martlet("publish", "shape", "value", "--create", "--key", "key", "--header", "a=1", "--header", "b=2")
     ran = martlet("consume", "shape", "--format", r"%t|%p|%o|%k|%K|%s|%S|%h|%%\n")
     assert ran.stdout == "shape|0|0|key|3|value|5|a=1,b=2|%\n"
 
@@ -184,3 +189,17 @@ def test_status_and_settings_come_from_the_broker(martlet: Martlet) -> None:
     settings = json.loads(martlet("config", "show", "--topic", "set", "--json").stdout)
     assert (settings["cleanup.policy"]["value"], settings["cleanup.policy"]["origin"]) == ("compact", "topic")
     assert settings["segment.ms"]["origin"] == "default"
+
+
+def test_publishing_to_a_topic_that_does_not_exist_is_refused_unless_it_is_to_be_made(martlet: Martlet) -> None:
+    ran = martlet("publish", "not-yet", "m")
+    assert (ran.exit_code, ran.stderr) == (
+        3,
+        "error: there is no topic 'not-yet'\n hint: `martlet topic create not-yet` makes it, and so does --create\n",
+    )
+    made = martlet("publish", "not-yet", "m", "--create")
+    assert (made.exit_code, made.stderr.splitlines()[0]) == (0, "created not-yet")
+    assert martlet("publish", "not-yet", "m", "--create").stderr.startswith("published to not-yet")
+    near = martlet("publish", "not-yt", "m")
+    assert "hint: did you mean 'not-yet'?" in near.stderr
+    assert martlet("consume", "not-yet").stdout == "m\nm\n"

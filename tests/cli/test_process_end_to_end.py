@@ -187,7 +187,7 @@ def test_following_shows_new_messages_and_ends_with_ctrl_c(
     try:
         assert process.stdout is not None
         for text in ("one", "two"):
-            martlet("publish", "live", text)
+            martlet("publish", "live", text, "--create")
             assert process.stdout.readline() == f"{text}\n"
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=20)
@@ -203,7 +203,7 @@ def test_lines_from_a_slow_pipe_are_published_as_they_come(
 ) -> None:
     bootstrap = broker.bootstrap_servers
     process = subprocess.Popen(
-        [*COMMAND, "publish", "slow", "--bootstrap", bootstrap],
+        [*COMMAND, "publish", "slow", "--create", "--bootstrap", bootstrap],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=tmp_path,
@@ -230,7 +230,7 @@ def test_a_reader_that_leaves_is_no_failure(
     martlet: Martlet, clean_environment: dict[str, str], tmp_path: Path, broker: RunningBroker
 ) -> None:
     bootstrap = broker.bootstrap_servers
-    martlet("publish", "many", stdin=b"0123456789abcdef\n" * 20_000)
+    martlet("publish", "many", "--create", stdin=b"0123456789abcdef\n" * 20_000)
     process = subprocess.Popen(
         [*COMMAND, "consume", "many", "--bootstrap", bootstrap],
         stdout=subprocess.PIPE,

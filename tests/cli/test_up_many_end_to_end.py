@@ -153,7 +153,7 @@ def test_a_play_cluster_has_an_etcd_of_its_own_and_three_copies(
         assert "  metadata  etcd://127.0.0.1:" in many.printed
         assert (tmp_path / "data" / "etcd" / "etcd.log").stat().st_size > 0
         first = many.addresses[1]
-        assert martlet(first, "publish", "hello", "world").returncode == 0
+        assert martlet(first, "publish", "hello", "world", "--create").returncode == 0
         described = martlet(first, "topic", "describe", "hello").stdout
         assert re.search(r"^replicas +3$", described, re.MULTILINE), described
         assert many.end(signal.SIGTERM) == 0

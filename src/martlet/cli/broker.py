@@ -164,5 +164,5 @@ def _announce(configuration: Configuration, app: "BrokerApp", *, is_first_try: b
         }
     )
     if is_first_try:
-        print_first_steps(kafka, ("publish", "hello", '"my first message"'), ("consume", "hello"))
+        print_first_steps(kafka, ("publish", "hello", '"my first message"', "--create"), ("consume", "hello"))
     sys.stdout.flush()

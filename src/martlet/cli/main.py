@@ -81,7 +81,7 @@ def cli() -> None:
     \b
     A first try, in two terminals:
       martlet up
-      martlet publish hello "my first message"
+      martlet publish hello "my first message" --create
       martlet consume hello
     """
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
+from martlet.base.errors import ApiError, ErrorCode
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed, failure_of
 from martlet.cli.input_lines import read_lines
@@ -39,6 +40,11 @@ class _Job:
     arguments: Sequence[InputMessage]
     stream: BinaryIO
     parse: Callable[[bytes], InputMessage]
+    creates: bool
+
+    @property
+    def is_typed(self) -> bool:
+        return not self.arguments and self.stream.isatty()
 
 
 @click.command()
@@ -67,6 +73,7 @@ class _Job:
     show_default=True,
     help="Who must have a message before it counts: all in-sync replicas, the leader, or none.",
 )
+@click.option("--create", "creates", is_flag=True, help="Create the topic if there is none.  [default: ask, or refuse]")
 @click.option("--jsonl", is_flag=True, help="Lines are JSON objects, as `consume --json` prints them.")
 @json_option
 @connects
@@ -80,6 +87,7 @@ def publish(
     partition: int | None,
     compression: str,
     acks: str,
+    creates: bool,
     jsonl: bool,
     as_json: bool,
     target: Target,
@@ -105,9 +113,8 @@ def publish(
         arguments=[_parsed(parse, text.encode(), f"argument {n}") for n, text in enumerate(messages, 1)],
         stream=stream,
         parse=parse,
+        creates=creates,
     )
-    if not messages and stream.isatty():
-        print_note("type one message per line; Ctrl-D ends")
     report = run_with_cluster(target, lambda cluster: _publish(cluster, job))
     if as_json:
         print_json(report)
@@ -160,6 +167,9 @@ def _parsed(parse: Callable[[bytes], InputMessage], line: bytes, where: str) -> 
 async def _publish(cluster: "Cluster", job: _Job) -> dict[str, Any]:
     from martlet.client.producer import Producer
 
+    await _ensure_topic(cluster, job)
+    if job.is_typed:
+        print_note("type one message per line; Ctrl-D ends")
     loop = asyncio.get_running_loop()
     started_at = loop.time()
     producer = Producer(cluster, job.options)
@@ -196,6 +206,30 @@ async def _publish(cluster: "Cluster", job: _Job) -> dict[str, Any]:
     if job.arguments:
         return {**report, "places": [{"partition": p.partition, "offset": p.offset} for p in places]}
     return report
+
+
+async def _ensure_topic(cluster: "Cluster", job: _Job) -> None:
+    """A topic that does not exist is made only if that is wanted: it may be a slip of the pen."""
+    from martlet.client.admin import Admin, NewTopic
+    from martlet.client.errors import TopicUnknown
+
+    try:
+        await cluster.topic(job.topic)
+    except TopicUnknown as error:
+        if not job.creates:
+            if not is_terminal(sys.stdin):
+                error.add_note(f"`martlet topic create {job.topic}` makes it, and so does --create")
+                raise
+            if not click.confirm(f"There is no topic {job.topic!r}. Create it?", default=True, err=True):
+                raise CommandFailed(ExitCode.NOT_FOUND, "nothing was published") from None
+    else:
+        return
+    try:
+        await Admin(cluster).create_topic(NewTopic(name=job.topic))
+    except ApiError as error:
+        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+    print_note(f"created {job.topic}")
 
 
 async def _send_all(producer: "Producer", job: _Job) -> "list[Delivery]":

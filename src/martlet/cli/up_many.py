@@ -335,7 +335,7 @@ class _Supervisor:
         print_first_steps(
             self._plans[0].kafka,
             ("cluster status",),
-            ("publish", "hello", '"my first message"'),
+            ("publish", "hello", '"my first message"', "--create"),
             ("consume", "hello"),
         )
         sys.stdout.flush()
