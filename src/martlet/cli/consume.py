@@ -1,44 +1,46 @@
-r"""`martlet consume`: print the messages of a topic.
+"""`martlet consume`: print the messages of topics.
 
 Follows new messages when standard output is a terminal and stops at the end when it is not: a person watches, a program
-wants an answer that ends. `--follow` and `--exit-at-end` say otherwise. The end is where the topic ended when the
+wants an answer that ends. `--follow` and `--exit-at-end` say otherwise. The end is where the topics ended when the
 command started, so a busy topic does not keep it running.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicPartition
-from martlet.cli.message_format import Message, Printer, compile_format, json_line
-from martlet.cli.options import START, TOPIC, Target, connects
+from martlet.cli.exit_codes import ExitCode
+from martlet.cli.failures import CommandFailed
+from martlet.cli.message_format import Printer, compile_format, json_line
+from martlet.cli.message_writer import MessageWriter
+from martlet.cli.options import END, GROUP, START, TOPIC, Target, connects
 from martlet.cli.output import format_count, is_terminal, print_note
 from martlet.cli.session import run_with_cluster
-from martlet.cli.start_position import Start, resolve_start
+from martlet.cli.start_position import Start, StartKind, resolve_end, resolve_start
 
 if TYPE_CHECKING:
     from martlet.client.cluster import Cluster
-    from martlet.client.fetched import Fetched
+    from martlet.client.metadata import TopicInfo
 
 _DEFAULT_FORMAT: Final = "%s\\n"
-_BATCH_BYTES_MAX: Final = 268_435_456
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What to read and how to print it."""
+    """What to read without a group."""
 
-    topic: str
+    topics: Sequence[str]
+    pattern: re.Pattern[str] | None
     start: Start
+    until: Start
     partitions: Sequence[int]
-    count: int | None
     follow: bool
-    printer: Printer
-    out: BinaryIO
 
 
 class FormatType(click.ParamType[Printer]):
@@ -53,8 +55,22 @@ class FormatType(click.ParamType[Printer]):
             self.fail(str(error), param, ctx)
 
 
+class PatternType(click.ParamType[str]):
+    """A regular expression over the whole name of a topic."""
+
+    name = "REGEX"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            re.compile(str(value))
+        except re.error as error:
+            self.fail(f"{value!r} is not a regular expression: {error}", param, ctx)
+        return str(value)
+
+
 @click.command()
-@click.argument("topic", type=TOPIC, metavar="TOPIC")
+@click.argument("topics", type=TOPIC, metavar="TOPIC...", nargs=-1)
+@click.option("--pattern", type=PatternType(), help="All topics whose whole name matches, instead of TOPIC.")
 @click.option(
     "--from",
     "start",
@@ -63,10 +79,12 @@ class FormatType(click.ParamType[Printer]):
     show_default=True,
     help="earliest, latest, -N (the last N of each partition), @TIME, or an offset.",
 )
+@click.option("--until", type=END, help="Stop before this: latest (the end as it is now), @TIME, or an offset.")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages.")
 @click.option(
     "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this partition. May be repeated."
 )
+@click.option("--group", type=GROUP, help="Read as a member of this group, and commit what was printed.")
 @click.option(
     "--follow/--exit-at-end",
     default=None,
@@ -76,18 +94,22 @@ class FormatType(click.ParamType[Printer]):
 @click.option("--json", "as_json", is_flag=True, help="Print each message as a line of JSON.")
 @connects
 def consume(
-    topic: str,
+    topics: Sequence[str],
+    pattern: str | None,
     start: Start,
+    until: Start | None,
     count: int | None,
     partitions: Sequence[int],
+    group: str | None,
     follow: bool | None,
     printer: Printer | None,
     as_json: bool,
     target: Target,
 ) -> None:
-    """Print the messages of a topic.
+    """Print the messages of topics.
 
-    Reads without leaving a trace: no group, no commit, nothing changes for other readers.
+    Without --group it leaves no trace: no group, no commit, nothing changes for other readers. With --group it begins
+    where the group has got to; --from earliest or latest is for partitions of which the group has committed nothing.
 
     \b
     TIME:    @2026-11-01T08:00, @1793520000000 (ms since 1970), @-15m (s m h d ago)
@@ -97,60 +119,90 @@ def consume(
     """
     if printer is not None and as_json:
         raise click.UsageError("give --format or --json, not both")
+    if bool(topics) == (pattern is not None):
+        raise click.UsageError("give topics or --pattern, not both" if topics else "give a TOPIC, or --pattern REGEX")
+    if partitions and len(topics) != 1:
+        raise click.UsageError("--partition goes with one topic")
+    if until is not None and follow:
+        raise click.UsageError("--until stops and --follow does not; give one of them")
     if follow is None:
-        follow = is_terminal(sys.stdout)
-    job = _Job(
-        topic=topic,
-        start=start,
-        partitions=partitions,
-        count=count,
-        follow=follow,
-        printer=json_line if as_json else printer or compile_format(_DEFAULT_FORMAT),
-        out=sys.stdout.buffer,
+        follow = until is None and is_terminal(sys.stdout)
+    writer = MessageWriter(
+        json_line if as_json else printer or compile_format(_DEFAULT_FORMAT), sys.stdout.buffer, count
     )
-    run_with_cluster(target, lambda cluster: _consume(cluster, job))
+    try:
+        if group is None:
+            matched = None if pattern is None else re.compile(pattern)
+            job = _Job(topics, matched, start, until or Start(StartKind.LATEST), partitions, follow)
+            run_with_cluster(target, lambda cluster: _consume(cluster, job, writer))
+        else:
+            if until is not None or partitions or start.kind not in (StartKind.EARLIEST, StartKind.LATEST):
+                raise click.UsageError(
+                    "with --group give neither --until nor --partition, and --from earliest or latest"
+                )
+            _consume_as_group(group, topics, pattern, start, follow, target, writer)
+    finally:
+        if is_terminal(sys.stderr):
+            print_note(f"{format_count(writer.printed, 'message')} read")
 
 
-async def _consume(cluster: "Cluster", job: _Job) -> None:
+def _consume_as_group(
+    group: str,
+    topics: Sequence[str],
+    pattern: str | None,
+    start: Start,
+    follow: bool,
+    target: Target,
+    writer: MessageWriter,
+) -> None:
+    from martlet.cli.consume_group import GroupJob, consume_as_group
+
+    job = GroupJob(group, topics, pattern, start.kind is StartKind.EARLIEST, follow, target.timeout_ms)
+    run_with_cluster(target, lambda cluster: consume_as_group(cluster, job, writer))
+
+
+async def _consume(cluster: "Cluster", job: _Job, writer: MessageWriter) -> None:
     from martlet.client.fetcher import Fetcher, FetcherOptions, OutOfRange
 
     positions, held = await resolve_start(cluster, job.start, await _partitions(cluster, job))
+    stops = await resolve_end(cluster, job.until, held)
     # A partition may lose its oldest messages while we read; going on with what is left is what a reader wants.
     options = FetcherOptions(read_committed=True, out_of_range=OutOfRange.EARLIEST)
     async with Fetcher(cluster, options) as fetcher:
-        fetcher.assign({p: position for p, position in positions.items() if job.follow or position < held[p].stop})
-        printed = 0
-        try:
-            while fetcher.positions and (job.count is None or printed < job.count):
-                for fetched in await fetcher.fetch():
-                    printed += _print(fetched, job, held[fetched.partition].stop, printed)
-                job.out.flush()
-                if not job.follow:
-                    fetcher.unassign([p for p, position in fetcher.positions.items() if position >= held[p].stop])
-        finally:
-            if is_terminal(sys.stderr):
-                print_note(f"{format_count(printed, 'message')} read")
+        fetcher.assign({p: position for p, position in positions.items() if job.follow or position < stops[p]})
+        while fetcher.positions and not writer.is_full:
+            for fetched in await fetcher.fetch():
+                writer.write(fetched, None if job.follow else stops[fetched.partition])
+            writer.flush()
+            if not job.follow:
+                fetcher.unassign([p for p, position in fetcher.positions.items() if position >= stops[p]])
 
 
 async def _partitions(cluster: "Cluster", job: _Job) -> list[TopicPartition]:
-    info = await cluster.topic(job.topic)
-    for partition in job.partitions:
-        if partition not in info.partitions:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {job.topic!r} has no partition {partition}; it has {len(info.partitions)}, numbered from 0",
-            )
-    return [TopicPartition(job.topic, index) for index in job.partitions or info.partitions]
+    if job.pattern is not None:
+        return [
+            TopicPartition(topic.name, index)
+            for topic in await _matching(cluster, job.pattern)
+            for index in topic.partitions
+        ]
+    found = []
+    for name in dict.fromkeys(job.topics):
+        info = await cluster.topic(name)
+        for partition in job.partitions:
+            if partition not in info.partitions:
+                raise ApiError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"topic {name!r} has no partition {partition}; it has {len(info.partitions)}, numbered from 0",
+                )
+        found += [TopicPartition(name, index) for index in job.partitions or info.partitions]
+    return found
 
 
-def _print(fetched: "Fetched", job: _Job, end: int, printed_before: int) -> int:
-    """Print what is wanted of one answer; returns how many that were."""
-    printed = 0
-    for record in fetched.records(batch_bytes_max=_BATCH_BYTES_MAX):
-        if not job.follow and record.offset >= end:
-            break
-        if job.count is not None and printed_before + printed >= job.count:
-            break
-        job.out.write(job.printer(Message(fetched.partition, *record)))
-        printed += 1
-    return printed
+async def _matching(cluster: "Cluster", pattern: re.Pattern[str]) -> "list[TopicInfo]":
+    topics = await cluster.refresh_all()
+    matching = [topic for name, topic in topics.items() if not topic.is_internal and pattern.fullmatch(name)]
+    if not matching:
+        raise CommandFailed(
+            ExitCode.NOT_FOUND, f"no topic matches {pattern.pattern!r}", "`martlet topic list` shows the topics"
+        )
+    return matching

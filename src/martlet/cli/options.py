@@ -9,7 +9,7 @@ from click.shell_completion import CompletionItem
 
 from martlet.base.addresses import Address, parse_bootstrap
 from martlet.base.clock import SystemClock
-from martlet.cli.start_position import Start, parse_start
+from martlet.cli.start_position import Start, parse_end, parse_start
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
@@ -71,6 +71,23 @@ class StartType(click.ParamType[Start]):
 
 
 START = StartType()
+
+
+class EndType(click.ParamType[Start]):
+    """latest, @TIME or an offset."""
+
+    name = "END"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Start:
+        if isinstance(value, Start):
+            return value
+        try:
+            return parse_end(value, SystemClock().now_ms())
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+END = EndType()
 
 
 def connects(function: Function) -> Function:

@@ -1,7 +1,8 @@
-"""Where reading begins: the words of `--from`, and the offsets they mean in a topic at this moment."""
+"""Where reading begins and ends: the words of `--from` and `--until`, and the offsets they mean at this moment."""
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -48,7 +49,7 @@ def parse_start(text: str, now_ms: int) -> Start:
         return Start(StartKind.LAST, int(text[1:]))
     if re.fullmatch(r"\d+", text, re.ASCII):
         return Start(StartKind.OFFSET, int(text))
-    raise ValueError(f"{text!r} is no start; allowed are {ALLOWED}")
+    raise ValueError(f"{text!r} is not a valid start; allowed are {ALLOWED}")
 
 
 def _parse_time(text: str, now_ms: int) -> int:
@@ -61,7 +62,30 @@ def _parse_time(text: str, now_ms: int) -> int:
         # A time without a zone is the user's own, as in every other tool.
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
-        raise ValueError(f"'@{text}' is no time; allowed are {TIMES}") from None
+        raise ValueError(f"'@{text}' is not a valid time; allowed are {TIMES}") from None
+
+
+def parse_end(text: str, now_ms: int) -> Start:
+    """Read an `--until`; raises ValueError naming what is allowed."""
+    with contextlib.suppress(ValueError):
+        end = parse_start(text, now_ms)
+        if end.kind in (StartKind.LATEST, StartKind.TIME, StartKind.OFFSET):
+            return end
+    raise ValueError(f"{text!r} is not an end; allowed are latest, an offset, or a time: {TIMES}")
+
+
+async def resolve_end(
+    cluster: "Cluster", end: Start, held: Mapping[TopicPartition, range]
+) -> dict[TopicPartition, int]:
+    """For each partition the offset to stop before: never after where it ends now."""
+    from martlet.client.offsets import list_offsets
+
+    if end.kind is StartKind.TIME:
+        by_time = await list_offsets(cluster, dict.fromkeys(held, end.number))
+        return {p: held[p].stop if by_time[p].offset < 0 else by_time[p].offset for p in held}
+    if end.kind is StartKind.OFFSET:
+        return {p: min(end.number, offsets.stop) for p, offsets in held.items()}
+    return {p: offsets.stop for p, offsets in held.items()}
 
 
 async def resolve_start(

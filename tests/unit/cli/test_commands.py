@@ -291,7 +291,7 @@ def test_following_ends_with_the_count(broker: FakeBroker, bootstrap: str) -> No
     [
         (
             ["--from", "soon"],
-            "'soon' is no start; allowed are earliest, latest, -N (the last N of each partition), "
+            "'soon' is not a valid start; allowed are earliest, latest, -N (the last N of each partition), "
             "@TIME, or an offset\n",
         ),
         (["--format", "%z"], "%z means nothing; use %t %p %o %T %k %s %K %S %h %%\n"),

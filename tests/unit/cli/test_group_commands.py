@@ -316,7 +316,7 @@ def test_a_member_that_joins_meanwhile_is_named(broker: FakeBroker, groups: Fake
         (["--all-topics", "--topic", "orders", "--to", "earliest"], "say what to reset"),
         (["--all-topics"], "say where to: --to START or --by N"),
         (["--all-topics", "--to", "latest", "--by", "3"], "say where to"),
-        (["--all-topics", "--to", "somewhere"], "'somewhere' is no start; allowed are earliest"),
+        (["--all-topics", "--to", "somewhere"], "'somewhere' is not a valid start; allowed are earliest"),
         (["--topic", "orders:x", "--to", "latest"], "'orders:x' is not TOPIC:PARTITION, like orders:0"),
         (["--topic", ":1", "--to", "latest"], "':1' names no topic"),
     ],

@@ -45,22 +45,23 @@ def test_a_time_without_zone_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (
             "soon",
-            "'soon' is no start; allowed are earliest, latest, -N (the last N of each partition), @TIME, or an offset",
+            "'soon' is not a valid start; allowed are earliest, latest, "
+            "-N (the last N of each partition), @TIME, or an offset",
         ),
         (
             "@soon",
-            "'@soon' is no time; allowed are @2026-11-01T08:00, @1793520000000 (ms since 1970), "
+            "'@soon' is not a valid time; allowed are @2026-11-01T08:00, @1793520000000 (ms since 1970), "
             "or @-15m (s, m, h or d ago)",
         ),
         (
             "@9999-99-99",
-            "'@9999-99-99' is no time; allowed are @2026-11-01T08:00, @1793520000000 (ms since 1970), "
+            "'@9999-99-99' is not a valid time; allowed are @2026-11-01T08:00, @1793520000000 (ms since 1970), "
             "or @-15m (s, m, h or d ago)",
         ),
     ],
 )
 def test_anything_else_is_refused_with_what_is_allowed(text: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=r"is no (start|time)") as caught:
+    with pytest.raises(ValueError, match=r"is not a valid (start|time)") as caught:
         parse_start(text, NOW_MS)
     assert str(caught.value) == sentence
 
