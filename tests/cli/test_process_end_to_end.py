@@ -1,5 +1,6 @@
 """`martlet up` as a process: what it prints, that it serves, how it ends."""
 
+import json
 import os
 import re
 import signal
@@ -193,6 +194,34 @@ def test_following_shows_new_messages_and_ends_with_ctrl_c(
         _, stderr = process.communicate(timeout=20)
         assert process.returncode == 130
         assert stderr.strip() == "interrupted"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_watching_a_groups_lag_shows_it_again_and_again_until_ctrl_c(
+    martlet: Martlet, clean_environment: dict[str, str], tmp_path: Path, broker: RunningBroker
+) -> None:
+    martlet("publish", "watched", "one", "--create")
+    martlet("group", "reset", "watchers", "--topic", "watched", "--to", "earliest")
+    watch = ("group", "lag", "watchers", "--watch", "--interval", "0.1", "--json")
+    process = subprocess.Popen(
+        [*COMMAND, *watch, "--bootstrap", broker.bootstrap_servers],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=clean_environment,
+    )
+    try:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["lag"] == 1
+        martlet("publish", "watched", "two")
+        while json.loads(process.stdout.readline())["lag"] != 2:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=20)
+        assert (process.returncode, stderr.strip()) == (130, "interrupted")
     finally:
         process.kill()
         process.communicate()

@@ -18,20 +18,17 @@ from martlet.client.apis import (
     CREATE_TOPICS,
     DELETE_RECORDS,
     DELETE_TOPICS,
-    DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     DESCRIBE_LOG_DIRS,
     INCREMENTAL_ALTER_CONFIGS,
 )
 from martlet.client.cluster import Cluster
-from martlet.client.connection import VersionRange
 from martlet.client.errors import ConnectionLost, OutcomeUnknown, RequestTimedOut, TopicMissing
-from martlet.client.metadata import BrokerNode, TopicInfo
+from martlet.client.metadata import TopicInfo
 from martlet.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from martlet.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from martlet.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from martlet.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from martlet.wire.messages.describe_cluster import DescribeClusterRequest
 from martlet.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -96,15 +93,6 @@ class CreatedTopic(NamedTuple):
     id: bytes
     partitions: int
     replication_factor: int
-
-
-class ClusterDescription(NamedTuple):
-    """The cluster as one broker describes it."""
-
-    cluster_id: str | None
-    controller_id: int
-    brokers: tuple[BrokerNode, ...]
-    versions: Mapping[int, VersionRange]
 
 
 class PartitionSize(NamedTuple):
@@ -240,21 +228,6 @@ class Admin:
             # Deleting below an offset twice is the same as once, so a lost answer may be asked for again.
             starts[partition] = await self._cluster.retry(attempt, topics=[partition.topic])
         return starts
-
-    async def describe_cluster(self) -> ClusterDescription:
-        async def attempt() -> ClusterDescription:
-            await self._cluster.refresh(())
-            connection = await self._cluster.any_connection()
-            metadata = self._cluster.metadata
-            controller_id, cluster_id = metadata.controller_id, metadata.cluster_id
-            if DESCRIBE_CLUSTER.key in connection.versions:
-                response = await connection.call(DESCRIBE_CLUSTER, DescribeClusterRequest())
-                check(response.error_code, response.error_message, "the cluster was not described")
-                controller_id, cluster_id = response.controller_id, response.cluster_id
-            brokers = tuple(metadata.brokers[broker_id] for broker_id in sorted(metadata.brokers))
-            return ClusterDescription(cluster_id, controller_id, brokers, dict(connection.versions))
-
-        return await self._cluster.retry(attempt)
 
     async def partition_sizes(self, broker_id: int) -> list[PartitionSize]:
         """What one broker holds on its disks."""

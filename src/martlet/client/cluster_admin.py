@@ -94,6 +94,8 @@ class ClusterAdmin:
 
         async def attempt() -> ClusterState:
             connection = await self._cluster.any_connection()
+            if DESCRIBE_CLUSTER.key not in connection.versions:
+                return await self._state_by_metadata()
             response = await connection.call(DESCRIBE_CLUSTER, DescribeClusterRequest(include_fenced_brokers=True))
             check(response.error_code, response.error_message, "the cluster was not described")
             draining = await self._draining([broker.broker_id for broker in response.brokers])
@@ -110,6 +112,16 @@ class ClusterAdmin:
             return ClusterState(response.cluster_id, response.controller_id, brokers)
 
         return await self._cluster.retry(attempt)
+
+    async def _state_by_metadata(self) -> ClusterState:
+        """As far as an old broker knows: those that are alive."""
+        await self._cluster.refresh(())
+        metadata = self._cluster.metadata
+        brokers = tuple(
+            BrokerState(node.id, node.address, node.rack, is_alive=True, is_draining=False)
+            for _, node in sorted(metadata.brokers.items())
+        )
+        return ClusterState(metadata.cluster_id, metadata.controller_id, brokers)
 
     async def _draining(self, brokers: Iterable[int]) -> set[int]:
         """Who of them is being drained; brokers of other makers do not know such a thing."""
@@ -190,7 +202,10 @@ class ClusterAdmin:
             request = ListPartitionReassignmentsRequest(
                 timeout_ms=self._cluster.options.request_timeout_ms, topics=None
             )
-            response = await (await self._cluster.controller()).call(LIST_PARTITION_REASSIGNMENTS, request)
+            connection = await self._cluster.controller()
+            if LIST_PARTITION_REASSIGNMENTS.key not in connection.versions:
+                return {}  # an old broker, which moves nothing
+            response = await connection.call(LIST_PARTITION_REASSIGNMENTS, request)
             check(response.error_code, response.error_message, "the moves were not listed")
             moves = [
                 Move(

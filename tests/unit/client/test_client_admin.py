@@ -19,7 +19,6 @@ from martlet.wire.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from martlet.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
-from martlet.wire.messages.describe_cluster import DescribeClusterResponse
 from martlet.wire.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -181,21 +180,6 @@ async def test_deleting_records_returns_the_new_start(broker: FakeBroker) -> Non
     partition = TopicPartition("t", 0)
     async with client_of(broker) as cluster:
         assert await Admin(cluster).delete_records({partition: 42}) == {partition: 42}
-
-
-async def test_the_cluster_is_described_with_its_brokers_and_versions(broker: FakeBroker) -> None:
-    broker.scripts[ApiKey.DESCRIBE_CLUSTER] = answering(DescribeClusterResponse(cluster_id="c", controller_id=1))
-    async with client_of(broker) as cluster:
-        description = await Admin(cluster).describe_cluster()
-    assert (description.cluster_id, description.controller_id) == ("c", 1)
-    assert [node.address for node in description.brokers] == [broker.address]
-    assert description.versions[ApiKey.FETCH] == (4, 18)
-
-
-async def test_an_old_broker_is_described_from_its_metadata(broker: FakeBroker) -> None:
-    del broker.versions[ApiKey.DESCRIBE_CLUSTER]
-    async with client_of(broker) as cluster:
-        assert (await Admin(cluster).describe_cluster()).cluster_id == "fake"
 
 
 async def test_sizes_come_per_partition(broker: FakeBroker) -> None:

@@ -168,3 +168,15 @@ async def test_a_removal_whose_answer_is_lost_is_not_sent_again(broker: FakeBrok
         with pytest.raises(OutcomeUnknown, match="removing broker 3"):
             await ClusterAdmin(cluster).remove_broker(3)
     assert len(broker.asked(ApiKey.UNREGISTER_BROKER)) == 1
+
+
+async def test_an_old_broker_is_described_from_its_metadata(broker: FakeBroker) -> None:
+    for key in (ApiKey.DESCRIBE_CLUSTER, ApiKey.LIST_PARTITION_REASSIGNMENTS):
+        del broker.versions[key]
+    async with client_of(broker) as cluster:
+        state = await ClusterAdmin(cluster).state()
+        assert (state.cluster_id, state.controller_id) == ("fake", 1)
+        assert [(one.address, one.is_alive, one.is_draining) for one in state.brokers] == [
+            (broker.address, True, False)
+        ]
+        assert await ClusterAdmin(cluster).moves() == {}
