@@ -1,4 +1,4 @@
-"""`martlet config`: settings in effect and where each value comes from."""
+"""`martlet config`: settings, where each value comes from, and how to change them while brokers run."""
 
 import os
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from martlet.cli.config_running import Owner, get_settings, print_entries, set_settings
 from martlet.cli.configuration import EXPLANATIONS, load_configuration
 from martlet.cli.options import TOPIC, Target, connects, json_option, settings_options
 from martlet.cli.output import print_json, print_note, print_table
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 
 @click.group()
 def config() -> None:
-    """Show settings and where each value comes from."""
+    """Show and change settings."""
+
+
+config.add_command(get_settings)
+config.add_command(set_settings)
 
 
 @config.command()
@@ -57,6 +62,7 @@ def show(
             }
         )
         return
+    print_note("settings of a broker started here; `martlet config get` shows those of brokers that run")
     print_table(
         ["SETTING", "VALUE", "ORIGIN", "MEANING"],
         [[key, _text(value), str(configuration.origins[key]), EXPLANATIONS[key]] for key, value in values.items()],
@@ -75,28 +81,4 @@ def _show_topic(name: str, as_json: bool, target: Target) -> None:
 
         return await Admin(cluster).configs(ResourceType.TOPIC, name)
 
-    entries = run_with_cluster(target, work)
-    if as_json:
-        print_json(
-            {
-                entry.name: {
-                    "value": entry.value,
-                    "origin": _origin(entry),
-                    "read_only": entry.is_read_only,
-                    "help": entry.documentation,
-                }
-                for entry in entries
-            }
-        )
-        return
-    print_table(
-        ["SETTING", "VALUE", "ORIGIN", "MEANING"],
-        [
-            [entry.name, "(hidden)" if entry.is_sensitive else entry.value, _origin(entry), entry.documentation]
-            for entry in entries
-        ],
-    )
-
-
-def _origin(entry: "ConfigEntry") -> str:
-    return entry.source.name.lower().replace("_", " ")
+    print_entries(run_with_cluster(target, work), Owner(topic=name), as_json=as_json)

@@ -108,7 +108,7 @@ _NEXT_STEPS: dict[ErrorCode, str] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`martlet topic list` shows the topics, `martlet topic create` makes one",
     ErrorCode.TOPIC_ALREADY_EXISTS: "`martlet topic describe NAME` shows it; with --if-not-exists this is no error",
     ErrorCode.INVALID_REPLICATION_FACTOR: "`martlet status` shows how many brokers there are",
-    ErrorCode.INVALID_CONFIG: "`martlet config show --topic TOPIC` lists the names and values in use",
+    ErrorCode.INVALID_CONFIG: "`martlet config get` lists the names and values in use, with --topic those of a topic",
     ErrorCode.MESSAGE_TOO_LARGE: "allow more with `martlet topic alter TOPIC --set max.message.bytes=N`, or send less",
     ErrorCode.OFFSET_OUT_OF_RANGE: "`martlet topic describe TOPIC` shows the offsets; --from earliest always works",
     ErrorCode.GROUP_ID_NOT_FOUND: "`martlet group list` shows the groups",

@@ -32,7 +32,7 @@ _COMMANDS: Final = {
     "acl": ("martlet.cli.acl:acl", "Allow, deny, list and remove access rules, and test which of them decides."),
     "cluster": ("martlet.cli.cluster:cluster", "Show how the brokers are, and take one of them out of service."),
     "status": ("martlet.cli.status:status", "Show whether the cluster is reachable and well."),
-    "config": ("martlet.cli.config:config", "Show settings and where each value comes from."),
+    "config": ("martlet.cli.config:config", "Show and change settings; where each value comes from."),
     "completion": ("martlet.cli.completion:completion", "Print the completion script for your shell."),
 }
 

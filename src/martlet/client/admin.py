@@ -52,6 +52,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class ConfigSource(IntEnum):
@@ -63,6 +64,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class ConfigEntry(NamedTuple):
@@ -169,7 +171,7 @@ class Admin:
         return await self._cluster.topic(name)
 
     async def configs(self, kind: ResourceType, name: str) -> list[ConfigEntry]:
-        """All configs of one topic or broker, sorted by name; a broker is asked itself."""
+        """All configs of one topic, broker or group, sorted by name; a broker is asked itself."""
         resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
         request = DescribeConfigsRequest(resources=[resource], include_documentation=True)
 
@@ -181,7 +183,7 @@ class Admin:
             result = only((await connection.call(DESCRIBE_CONFIGS, request)).results)
             if kind is ResourceType.TOPIC:
                 _check_topic(result.error_code, result.error_message, name)
-            check(result.error_code, result.error_message, f"configs of broker {name}")
+            check(result.error_code, result.error_message, f"configs of {kind.name.lower()} {name}".rstrip())
             return sorted(_config_entry(entry) for entry in result.configs)
 
         return await self._cluster.retry(attempt)
@@ -203,7 +205,7 @@ class Admin:
             result = only((await connection.call(INCREMENTAL_ALTER_CONFIGS, request)).responses)
             if kind is ResourceType.TOPIC:
                 _check_topic(result.error_code, result.error_message, name)
-            check(result.error_code, result.error_message, f"configs of broker {name}")
+            check(result.error_code, result.error_message, f"configs of {kind.name.lower()} {name}".rstrip())
 
         await self._change(f"changing configs of {name!r}", attempt)
 
