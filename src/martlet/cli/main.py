@@ -21,7 +21,7 @@ PROGRAM: Final = "martlet"
 _COMMANDS: Final = {
     "up": ("martlet.cli.up:up", "Start Martlet on this machine."),
     "broker": ("martlet.cli.broker:broker", "Start one broker alone."),
-    "topic": ("martlet.cli.topic:topic", "Create, list, describe, alter, trim and delete topics."),
+    "topic": ("martlet.cli.topic:topic", "Create, list, describe, alter, trim, export and delete topics."),
     "publish": ("martlet.cli.publish:publish", "Publish messages from arguments, standard input or a file."),
     "consume": ("martlet.cli.consume:consume", "Print messages of a topic."),
     "group": ("martlet.cli.group:group", "List groups, show their members and lag, reset and delete them."),

@@ -1,4 +1,4 @@
-"""`martlet topic`: create, list, describe, alter, trim and delete topics."""
+"""`martlet topic`: create, list, describe, alter, trim, export and delete topics."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from martlet.cli.confirmation import confirm_deletion
 from martlet.cli.options import ASSIGNMENT, TOPIC, Target, connects, json_option
 from martlet.cli.output import Cell, format_bytes, format_count, print_facts, print_json, print_note, print_table
 from martlet.cli.session import run_with_cluster
+from martlet.cli.topic_definitions import export_topics, import_topics
 from martlet.cli.topic_trim import trim
 
 if TYPE_CHECKING:
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 
 @click.group()
 def topic() -> None:
-    """Create, list, describe, alter, trim and delete topics."""
+    """Create, list, describe, alter, trim, export and delete topics."""
 
 
 topic.add_command(trim)
+topic.add_command(export_topics)
+topic.add_command(import_topics)
 
 
 @topic.command()
