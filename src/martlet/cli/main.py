@@ -32,6 +32,7 @@ _COMMANDS: Final = {
     "acl": ("martlet.cli.acl:acl", "Allow, deny, list and remove access rules, and test which of them decides."),
     "cluster": ("martlet.cli.cluster:cluster", "Show how the brokers are, and take one of them out of service."),
     "status": ("martlet.cli.status:status", "Show whether the cluster is reachable and well."),
+    "bench": ("martlet.cli.bench:bench", "Measure a cluster: publishing, consuming, latency."),
     "config": ("martlet.cli.config:config", "Show and change settings; where each value comes from."),
     "completion": ("martlet.cli.completion:completion", "Print the completion script for your shell."),
 }
