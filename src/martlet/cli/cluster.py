@@ -35,14 +35,14 @@ def cluster() -> None:
 
 
 @cluster.command()
-@click.option("--check", is_flag=True, help="Exit with code 8 if a partition has no leader or lacks copies in sync.")
+@click.option("--check", is_flag=True, help="Exit with code 8 if a partition has no leader or lacks replicas in sync.")
 @json_option
 @connects
 def status(check: bool, as_json: bool, target: Target) -> int:
     """Show brokers, and what is not as it should be.
 
-    Without a leader a partition can neither be read nor written. Under-replicated ones lack a copy in sync; below their
-    minimum (min.insync.replicas) they refuse publishes that ask for all copies.
+    Without a leader a partition can neither be read nor written. Under-replicated ones lack a replica in sync; below
+    their minimum (min.insync.replicas) they refuse publishes with --acks all.
     """
     report = ask_cluster_report(target)
     if as_json:
@@ -148,7 +148,7 @@ async def _drain(cluster: "Cluster", drained: _Drained, waits: bool, progress: P
     except ApiError as error:
         if error.code != ErrorCode.INVALID_REPLICATION_FACTOR:
             raise
-        lower = "`martlet partition move --all-topics --replication N` lowers the number of copies"
+        lower = "`martlet partition move --all-topics --replication N` lowers the number of replicas"
         raise CommandFailed(ExitCode.CONFLICT, str(error), lower) from error
     drained.total = drained.left = await _held_by(cluster, drained.broker)
     loop = asyncio.get_running_loop()

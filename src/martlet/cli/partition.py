@@ -39,7 +39,9 @@ partition.add_command(move)
 
 @partition.command("list")
 @click.argument("selections", metavar="[TOPIC[:PARTITION]]...", nargs=-1, type=TOPIC_SELECTION)
-@click.option("--problems", is_flag=True, help="Only those without a leader or with fewer copies in sync than wished.")
+@click.option(
+    "--problems", is_flag=True, help="Only those without a leader or with fewer replicas in sync than wished."
+)
 @click.option("--moving", is_flag=True, help="Only those on their way to other brokers.")
 @click.option("--internal", is_flag=True, help="Include the topics Martlet keeps for itself.")
 @json_option
@@ -47,9 +49,9 @@ partition.add_command(move)
 def list_partitions(
     selections: Sequence[TopicSelection], problems: bool, moving: bool, internal: bool, as_json: bool, target: Target
 ) -> None:
-    """List partitions with their leaders and copies.
+    """List partitions with their leaders and replicas.
 
-    Copies are listed by broker, the preferred leader first. --problems and --moving include internal topics.
+    Replicas are listed by broker, the preferred leader first. --problems and --moving include internal topics.
     """
 
     async def work(cluster: "Cluster") -> "list[PartitionReport]":
@@ -128,7 +130,7 @@ def elect(
     check_selection(selections, all_topics)
     if unclean and not yes:
         confirm(
-            "Where no complete copy is left, elect any copy and give up the messages that it lacks, for good?",
+            "Where no complete replica is left, elect any replica and give up the messages that it lacks, for good?",
             "no leader was elected",
         )
 

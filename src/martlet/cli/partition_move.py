@@ -78,7 +78,7 @@ class _Tally:
 @click.command()
 @selects_partitions
 @click.option("--to", type=BROKER_LIST, help="The brokers to spread them over.  [default: all that run]")
-@click.option("--replication", type=click.IntRange(min=1), metavar="N", help="Copies of each.  [default: as now]")
+@click.option("--replication", type=click.IntRange(min=1), metavar="N", help="Replicas of each.  [default: as now]")
 @click.option(
     "--replicas", type=BROKER_LIST, help="Exactly these brokers for each, the preferred leader first; instead of --to."
 )
@@ -117,8 +117,8 @@ def move(
 ) -> int:
     """Move partitions to other brokers, evenly.
 
-    As little is copied as possible. Copies go to different racks where there are several, and leaders are evened out
-    as well. Publishing and consuming go on meanwhile; nothing is dropped before its new copies are complete. With
+    As little is copied as possible. Replicas go to different racks where there are several, and leaders are evened out
+    as well. Publishing and consuming go on meanwhile; nothing is dropped before its new replicas are complete. With
     --no-wait all moves begin at once.
 
     \b

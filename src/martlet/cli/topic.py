@@ -38,7 +38,7 @@ topic.add_command(import_topics)
     "--replication-factor",
     "replication_factor",
     type=click.IntRange(min=1),
-    help="How many copies of each partition, on as many brokers.  [default: the broker's default]",
+    help="How many replicas of each partition, on as many brokers.  [default: the broker's default]",
 )
 @click.option(
     "--set",

@@ -82,6 +82,9 @@ def _read(file: TextIO) -> "list[TopicDefinition]":
     try:
         document: Any = json.load(file)
         return read_definitions(document)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise CommandFailed(ExitCode.USAGE, f"{file.name} is not JSON: {where}") from None
     except ValueError as error:
         raise CommandFailed(
             ExitCode.USAGE, f"{file.name}: {error}", "`martlet topic export` prints such a file"
