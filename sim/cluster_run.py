@@ -36,6 +36,7 @@ LAG_MS: Final = 2_500
 BALANCE_MS: Final = 3_000
 STORE_ANSWER_MS: Final = 1_500
 FETCH_WAIT_MS: Final = 1_000
+SNAPSHOT_MIN_BYTES: Final = 300
 MANY_PARTITIONS: Final = 50
 FAULTS_BEGIN_MS: Final = 2_000
 FAULTS_END_MS: Final = 16_000
@@ -123,6 +124,7 @@ class ClusterRun:
             replica_fetch_wait_ms=FETCH_WAIT_MS,
             checkpoint_interval_ms=1_000,
             offsets_topic_partitions=1,
+            coordinator_snapshot_min_bytes=SNAPSHOT_MIN_BYTES,
             auto_create_topics=False,
             shutdown_timeout_ms=2_000,
         )
@@ -285,6 +287,9 @@ class ClusterRun:
             self.reader.start(partial(self.clients.check_positions, self.reader))
             if not self._wait(lambda: not self.reader.is_running, HEAL_WITHIN_MS, "L3: no group position can be read"):
                 return
+        # A position committed last may have met a set that has changed since.
+        if not self._wait(self._is_whole, HEAL_WITHIN_MS, "L2: an in-sync set is not full again"):
+            return
         self.ghost.check_all_equal()
         for host in self.brokers.values():
             tasks = host.loop.describe_tasks() if host.loop is not None else []

@@ -241,7 +241,7 @@ class Clients:
                 continue
             try:
                 # Once, without trying again inside: a commit that was sent twice could come again after the next one.
-                async with aclosing(Cluster(self._addresses, COMMIT_OPTIONS, host.randomness)) as cluster:
+                async with Cluster(self._addresses, COMMIT_OPTIONS, host.randomness) as cluster:
                     self.open_positions.append(positions)
                     await Groups(cluster).commit(GROUP, positions)
                     self.open_positions.remove(positions)

@@ -5,9 +5,11 @@ something (`SimContent.cuts`) is read again from its beginning. Reading ends at 
 also says what is left on the disk of a machine that has lost power. Bits that rot has changed are read as they were:
 the broker does not know yet, and the invariants speak of what was copied and is counted on.
 
-Topics of these runs keep everything, so the number of a batch is the same in every replica that holds it.
+The number of a batch is the same in every replica that holds it: topics of these runs keep everything but the history
+before a coordinator's snapshot, and what a log that starts there lacks is filled in from what was committed.
 """
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from martlet.wire.batch import MAGIC, BatchHeader, batch_crc, read_batch_header
@@ -42,14 +44,25 @@ class _Part:
 class DiskLog:
     """The batches of one replica; `look` brings it up to date."""
 
-    def __init__(self, disk: SimDisk, directory: str, *, durable: bool = False) -> None:
+    def __init__(
+        self,
+        disk: SimDisk,
+        directory: str,
+        before: Callable[[int], Sequence[Batch]] = lambda offset: (),
+        *,
+        durable: bool = False,
+    ) -> None:
+        """`before` gives the batches that a log which starts at this offset may lack."""
         self.batches: list[Batch] = []
         self.headers: list[BatchHeader] = []
         self.damaged = False
         """Whether something stands behind the last whole batch."""
         self._disk = disk
         self._directory = directory
+        self._before = before
         self._durable = durable
+        self._lacking = 0
+        """How many batches the log starts after."""
         self._parts: dict[str, _Part] = {}
 
     @property
@@ -72,17 +85,23 @@ class DiskLog:
             same += 1
         changed = len(self.batches)
         if same < len(known):
-            changed = self._parts[known[same]].first_number
+            changed = self._parts[known[same]].first_number if same else 0
             for name in known[same:]:
                 del self._parts[name]
             del self.batches[changed:]
-            del self.headers[changed:]
+            del self.headers[max(0, changed - self._lacking) :]
         elif same and same <= len(names):
             self._read(self._parts[names[same - 1]])
+        if not same and names:
+            self._start(int(names[0].removesuffix(".log")))
         for name in names[same:]:
             part = self._parts[name] = _Part(files[name], len(self.batches))
             self._read(part)
         return changed
+
+    def _start(self, offset: int) -> None:
+        self.batches[:] = self._before(offset) if offset else ()
+        self._lacking = len(self.batches)
 
     def _content(self, node: SimContent) -> bytes | bytearray:
         return node.as_written(durable=self._durable)
@@ -109,12 +128,16 @@ class DiskLog:
         follows = header.base_offset == self.end_offset
         return follows and batch_crc(content, position, header.size) == header.crc
 
+    def header(self, number: int) -> BatchHeader:
+        return self.headers[number - self._lacking]
+
     def records(self, number: int) -> list[Record]:
         """What is in a batch."""
         for part in reversed(list(self._parts.values())):
             if part.first_number <= number:
-                position = sum(header.size for header in self.headers[part.first_number : number])
+                first, wanted = part.first_number - self._lacking, number - self._lacking
+                position = sum(header.size for header in self.headers[first:wanted])
                 content = self._content(part.node)
-                batch = memoryview(bytes(content[position : position + self.headers[number].size]))
+                batch = memoryview(bytes(content[position : position + self.headers[wanted].size]))
                 return list(read_records(batch, _RECORDS_BYTES_MAX))
         raise IndexError(number)

@@ -19,6 +19,7 @@ broker's metadata is what the store held at that revision; I15 a group's positio
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from martlet.base.ids import BrokerId, Member, TopicPartition
@@ -112,6 +113,8 @@ class Ghost:
         self._by_loop: dict[int, BrokerId] = {}
         self._replicas: dict[tuple[BrokerId, TopicPartition], Replica] = {}
         self._written: dict[tuple[TopicPartition, int, int], Batch] = {}
+        self._starts: dict[TopicPartition, int] = {}
+        """The greatest offset at which the log of a leader started."""
         self._leads: dict[tuple[TopicPartition, int], Member] = {}
         world.scheduler.after_turn = self._turned
 
@@ -193,6 +196,8 @@ class Ghost:
                 or (leader is not None and leader.in_sync is not replica.in_sync)
             ):
                 self._moved(broker, watched, partition, held)
+            if leader is not None and held.log.log_start_offset > self._starts.get(partition, 0):
+                self._starts[partition] = held.log.log_start_offset
         image = services.image
         if image.revision != watched.revision:
             self._check_image(broker, watched)
@@ -202,9 +207,16 @@ class Ghost:
         replica = self._replicas.get((broker, partition))
         if replica is None:
             disk, directory = self.hosts[broker].disk, log_directory(broker, partition)
-            replica = Replica(DiskLog(disk, directory), DiskLog(disk, directory, durable=True))
+            before = partial(self._may_lack, partition)
+            replica = Replica(DiskLog(disk, directory, before), DiskLog(disk, directory, before, durable=True))
             self._replicas[broker, partition] = replica
         return replica
+
+    def _may_lack(self, partition: TopicPartition, offset: int) -> list[Batch]:
+        """What was committed below the start of a leader's log."""
+        if offset > self._starts.get(partition, 0):
+            return []
+        return [batch for batch in self._committed(partition).batches if batch.next_offset <= offset]
 
     def _moved(self, broker: BrokerId, watched: Watched, partition: TopicPartition, held: Any) -> None:
         """A replica is not what it was: read on, then everything that could have been hurt."""
@@ -275,7 +287,7 @@ class Ghost:
             ends = f"{log.log_start_offset} to {log.end_offset}"
             self.report("I12", f"broker {broker}: {held.high_watermark} is outside of {partition}, {ends}")
         for batch in disk.batches[replica.epochs_checked :]:
-            if log.epochs.epoch_at(batch.base_offset) != batch.epoch:
+            if batch.base_offset >= log.log_start_offset and log.epochs.epoch_at(batch.base_offset) != batch.epoch:
                 entries = [tuple(entry) for entry in log.epochs.entries]
                 self.report("I12", f"broker {broker} has epochs {entries} of {partition}, its disk {batch}")
         replica.epochs_checked = len(disk.batches)
@@ -297,8 +309,9 @@ class Ghost:
 
     def _holds(self, broker: BrokerId, partition: TopicPartition, batch: Batch, number: int) -> bool:
         replica = self._replica(broker, partition)
-        disk = replica.device if self._durable else replica.disk
-        if self._durable:
+        is_durable = self._durable and not partition.topic.startswith("__")
+        disk = replica.device if is_durable else replica.disk
+        if is_durable:
             disk.look()
         else:
             self._read_on(broker, partition, replica)
@@ -358,7 +371,7 @@ class Ghost:
         self._verify(broker, partition, up_to=committed.end_offset, name="I1")
         number = len(committed.batches)
         while number < len(replica.disk.batches) and replica.disk.batches[number].next_offset <= high_watermark:
-            batch, header = replica.disk.batches[number], replica.disk.headers[number]
+            batch, header = replica.disk.batches[number], replica.disk.header(number)
             committed.batches.append(batch)
             for record in replica.disk.records(number):
                 committed.values[record.offset] = record.value or b""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from martlet.base.ids import BrokerId, Incarnation, Member
+from martlet.broker.coordinators import shard_snapshots
 from martlet.broker.membership.membership import Membership
 from martlet.broker.parked import consumer_fetch, replica_fetch
 from martlet.broker.parked.produce import WaitingProduce
@@ -175,6 +176,15 @@ def resigning_within_an_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionTable, "_has_resigned", has_resigned)
 
 
+def starting_at_a_snapshot_that_is_not_committed(patch: pytest.MonkeyPatch) -> None:
+    """The log of a coordinator's shard starts at a snapshot that another leader may never have had (SNAP-2)."""
+
+    async def wait_committed(*unused: Any) -> None:
+        return None
+
+    patch.setattr(shard_snapshots, "wait_committed", wait_committed)
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     acknowledge_before_the_high_watermark,
     high_watermark_by_the_committed_set,
@@ -192,6 +202,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     acknowledging_after_leadership,
     leading_on_after_a_restart,
     resigning_within_an_epoch,
+    starting_at_a_snapshot_that_is_not_committed,
 )
 
 
