@@ -23,7 +23,7 @@ from typing_extensions import TypeVar
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 S_co = TypeVar("S_co", covariant=True, default=Any)
-"""The response; left out where nobody waits for one."""
+"""The response; left out where no caller waits for one."""
 
 TimerKey: TypeAlias = tuple[str, ...]
 """What a timer is for: its kind, then what it concerns, like ("session", group, member)."""
@@ -138,7 +138,7 @@ class TransactionalCodec(Protocol[R_co]):
 
 
 class RecordCodec(Protocol[R]):
-    """How a machine's records look in the log."""
+    """The form of a machine's records in the log."""
 
     def encode(self, record: R) -> tuple[bytes, bytes | None] | None:
         """Key and value (None: a tombstone); None for a volatile record."""

@@ -4,7 +4,7 @@ How it works: a dictionary holds the instant of each key, a heap the order. Movi
 does, touches the dictionary only: the heap's entry is found too early when its turn comes, and put back where it
 belongs. So a heartbeat costs the same in a group of one and of a thousand.
 
-Invariant: (T1) every key in the dictionary has an entry in the heap that is not later than its instant.
+Invariant TIMER-1: every key in the dictionary has an entry in the heap that is not later than its instant.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from martlet.coordinator.result import CancelTimer, SetTimer, TimerKey
 
 _STALE_ENTRIES_MAX = 1_000
-"""The heap is made anew when it holds so many entries more than there are timers, and twice as many."""
+"""The heap is rebuilt when it holds this many entries more than there are timers, and twice as many."""
 
 
 class TimerQueue:

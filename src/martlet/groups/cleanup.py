@@ -1,7 +1,7 @@
 """The sweep over all groups: offsets too old are removed, then empty groups without offsets.
 
 How it works: the timer ("cleanup",) starts a sweep every ten minutes. A sweep goes through the groups by name and stops
-when it has looked at enough offsets or has made enough tombstones; the timer ("cleanup", GROUP) goes on from that group
+when it has visited enough offsets or has made enough tombstones; the timer ("cleanup", GROUP) goes on from that group
 a moment later. Offsets of deleted topics that did not fit into one result are removed first, by the timer
 ("cleanup", "", "topics"). So no single firing keeps the broker busy for long, however many groups there are.
 """
@@ -81,10 +81,10 @@ class Cleanup:
         group_ids = sorted(self._directory.ids())
         budget = TombstoneBudget(TURN_BYTES_MAX)
         records: list[object] = []
-        looked_at = 0
+        visited = 0
         for group_id in group_ids[bisect_left(group_ids, first_group) :]:
-            if looked_at < OFFSETS_PER_TURN_MAX:
-                looked_at += 1 + self._offsets.count_of_group(group_id)
+            if visited < OFFSETS_PER_TURN_MAX:
+                visited += 1 + self._offsets.count_of_group(group_id)
                 records.extend(self._aged(group_id, budget, now_ms))
                 if not budget.is_spent:
                     continue
@@ -105,7 +105,7 @@ class Cleanup:
             records.extend(expired.records)
             if not expired.is_all:
                 return records
-        is_expected = isinstance(group, ClassicGroup) and group.pending  # somebody is about to join
+        is_expected = isinstance(group, ClassicGroup) and group.pending  # a member is about to join
         return records if is_expected else [*records, *self.removal(group)]
 
     def removal(self, group: ClassicGroup | ConsumerGroup | Simple) -> Records:

@@ -1,4 +1,4 @@
-"""The groups machine: the way into groups and their offsets, for requests, timers, topics' news and the log.
+"""The groups machine: the way into groups and their offsets, for requests, timers, topic updates and the log.
 
 Rules: this module routes by the kind of group and joins the rules of the parts: who may commit is said by the group's
 protocol, what is stored by `offsets/`. It decides nothing about membership itself.
@@ -239,7 +239,7 @@ class GroupsMachine:
     def delete_group(self, group_id: str, now_ms: int) -> Result[object, DeletableGroupResult]:
         """Forget an empty group and its offsets.
 
-        A group with more offsets than fit into one result loses as many as fit, and the caller is told to ask again.
+        A group with more offsets than fit into one result loses as many as fit, and the error makes the caller repeat.
         """
         group = self._directory.find(group_id)
         if group is None:
@@ -260,7 +260,7 @@ class GroupsMachine:
         """Every group that has or had members, with their number."""
         return self._directory.member_counts()
 
-    # News, time and the log
+    # Topic updates, time and the log
 
     def topics_changed(self, changed: Collection[str], deleted: Collection[str], now_ms: int) -> Result[object]:
         """Topics were created or have grown (`changed`), or are gone (`deleted`) and their offsets with them."""

@@ -58,7 +58,7 @@ class GroupsOptions:
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """The first is the default."""
     consumer_regex_refresh_ms: int = 600_000
-    """A regular expression is matched anew against the topics at least this often."""
+    """A regular expression is matched again against the topics at least this often."""
     consumer_times_of: Callable[[str], ConsumerTimes | None] = lambda group_id: None
     """What a group sets itself; None is nothing. Asked with every heartbeat, since it may change."""
     group_id_bytes_max: int = 4_096

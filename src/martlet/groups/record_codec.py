@@ -166,7 +166,7 @@ class GroupRecordCodec:
 def _usual_offset(key: bytes, value: bytes | None) -> OffsetCommitted | None:
     """An offset in version 3, which nearly every record of a log is, read at a quarter of the general way's cost.
 
-    None for whatever is anything else or out of order; the general way then tells what.
+    None for anything else, and for bytes that are wrong; the general way then finds out what.
     """
     if value is None or key[:2] != b"\x00\x01" or value[:2] != b"\x00\x03":
         return None

@@ -291,7 +291,7 @@ def write_nullable_text(out: bytearray, value: str | None) -> None:
 
 
 def write_text(out: bytearray, value: str) -> None:
-    """A compact string; ValueError for one that nobody could read back."""
+    """A compact string; ValueError for one that could not be read back."""
     raw = value.encode()
     if len(raw) > STRING_BYTES_MAX:
         raise ValueError(f"a string of {len(raw)} bytes")

@@ -112,7 +112,7 @@ class ConsumerGroupRemoved:
 
 @dataclass(frozen=True, slots=True)
 class ClassicProtocolStored:
-    """What a member that speaks the classic protocol has told about itself when it joined a consumer group."""
+    """What a member that speaks the classic protocol has said about itself when it joined a consumer group."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -201,7 +201,7 @@ class CurrentRemoved:
 
 @dataclass(frozen=True, slots=True)
 class RegexResolved:
-    """Key version 16: the topics a regular expression matched when it was last looked at."""
+    """Key version 16: the topics a regular expression matched when it was last resolved."""
 
     group_id: str
     regex: str

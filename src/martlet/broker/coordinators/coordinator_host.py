@@ -4,8 +4,9 @@ What a shard does is decided in `coordinator/` and by its machine. Here shards c
 from their logs, are woken for their timers and notified of changed topics, and requests find theirs. What a host must
 know of the machines it hosts stands in their `MachineKind`; `groups.py` has that of groups.
 
-Invariants: (G1) there is a shard for every partition of the topic that this process leads, and no other;
-(G2) one timer of the event loop stands for all timers of all shards, and is never later than the earliest of them.
+Invariants:
+HOST-1 There is a shard for every partition of the topic that this process leads, and no other.
+HOST-2 One timer of the event loop stands for all timers of all shards, and is never later than the earliest of them.
 
 Proved by: tests/unit/broker/coordinators/test_coordinator_host.py,
 tests/unit/broker/coordinators/test_group_coordinator.py, tests/broker/test_group_apis.py
@@ -204,7 +205,7 @@ class CoordinatorHost(Generic[M]):
                 hosted.topics_changed(changed, deleted)
 
     def _follow_partition(self, index: int) -> None:
-        """Have a shard, or none, as leadership wants (G1)."""
+        """Have a shard, or none, as leadership wants (HOST-1)."""
         hosted = self._shards.get(index)
         is_led = self._table.leads(self._topic.name, index)
         if hosted is not None and (not is_led or hosted.log.closed):
@@ -297,7 +298,7 @@ class CoordinatorHost(Generic[M]):
     # --- the host of every shard
 
     def wake_at(self, at_ms: int) -> None:
-        """See to it that `_fire_due` runs by then (G2)."""
+        """See to it that `_fire_due` runs by then (HOST-2)."""
         if self._alarm is not None:
             if at_ms >= self._alarm_at_ms:
                 return

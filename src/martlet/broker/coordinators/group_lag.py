@@ -5,8 +5,8 @@ The age of the oldest unread message needs its timestamp, which is in the log: i
 has left the batch read last, from the batch's header where that is near enough, otherwise from its records; what is not
 in the page cache is read in a thread. Between two groups the event loop gets its turn.
 
-Rules: (L1) the number of series is bounded, whatever groups there are: groups past the limit, and topics of a group
-past theirs, are counted together. (L2) A group or topic that is gone takes its series with it at the next turn.
+Rules: (LAG-1) the number of series is bounded, whatever groups there are: groups past the limit, and topics of a group
+past theirs, are counted together. (LAG-2) A group or topic that is gone takes its series with it at the next turn.
 A scrape only hands out what the last turn has found.
 
 Proved by: tests/unit/broker/coordinators/test_group_lag.py
@@ -37,7 +37,7 @@ LABEL_CHARACTERS_MAX: Final = 255
 """A group with a longer name has no series of its own."""
 
 OFFSETS_PER_TURN: Final = 200
-"""After so many partitions the event loop gets its turn."""
+"""After this number of partitions the event loop gets its turn."""
 
 SPREAD_MS_MAX: Final = 500
 """A batch that spans no more time is taken for as old as its first record; a longer one is opened."""
@@ -87,7 +87,7 @@ class ReadBatch(NamedTuple):
 
 
 class Series:
-    """Gathers the numbers of one turn under a bounded number of labels (L1); groups that have series keep them."""
+    """Gathers the numbers of one turn under a bounded number of labels (LAG-1); groups that have series keep them."""
 
     __slots__ = ("_own", "_room", "_topic_counts", "lags", "members")
 
@@ -156,7 +156,7 @@ class GroupLag:
         """By group and topic, as of the last turn."""
         self.members: dict[str, int] = {}
         self.read_count = 0
-        """How many batches were looked at, for tests: what is known is not read again."""
+        """How many batches were read, for tests: what is known is not read again."""
 
     def start(self, metrics: BrokerMetrics) -> None:
         """Offer the series and keep them fresh."""
@@ -197,7 +197,7 @@ class GroupLag:
                 logger.exception("the lag of groups could not be found out")
 
     async def refresh(self) -> None:
-        """Find out anew how far every group is behind."""
+        """Measure how far every group is behind."""
         series = Series({group for group, _ in self.lags} | set(self.members), self._groups_max)
         batches: dict[tuple[str, str, int], ReadBatch] = {}
         turn = 0
@@ -226,7 +226,7 @@ class GroupLag:
         unread: int,
         batches: dict[tuple[str, str, int], ReadBatch],
     ) -> float:
-        """How old the first of so many unread messages is; 0 when that cannot be told."""
+        """How old the first of `count` unread messages is; 0 when that is not known."""
         first_unread = partition.high_watermark - unread
         batch = self._batches.get(key)
         if batch is None or not batch.answers(first_unread, partition.leader_epoch):
@@ -238,7 +238,7 @@ class GroupLag:
         return max(0, self._clock.now_ms() - made_at_ms) / 1000 if made_at_ms >= 0 else 0.0
 
     async def _read(self, partition: Partition, offset: int) -> ReadBatch | None:
-        """Look at the batch with the first message from `offset` on; None when that cannot be done now."""
+        """Read the batch with the first message from `offset` on; None when that cannot be done now."""
         self.read_count += 1
         epoch = partition.leader_epoch
         try:
@@ -249,7 +249,7 @@ class GroupLag:
                 return read_batch(place, offset, epoch)
             return await asyncio.get_running_loop().run_in_executor(None, read_batch, place, offset, epoch)
         except (ApiError, StorageFailure) as failure:
-            # Deleted or cut in this moment, or not readable; whoever fetches it is told, and so is the log.
+            # Deleted or truncated in this moment, or not readable; a client that fetches it gets the error.
             logger.debug("the oldest unread message of %s cannot be dated: %s", partition.name, failure)
             return None
 

@@ -1,4 +1,4 @@
-"""The internal topic under a coordinator: created on first need, and then looked up.
+"""The internal topic under a coordinator: created on first need.
 
 Its number of partitions decides which of them holds a key, by Kafka's arithmetic, and is fixed once the topic exists;
 the wanted number counts only when it is created.

@@ -1,10 +1,11 @@
 """Loads a shard from its partition's log without holding up the event loop.
 
-A thread reads and decodes a chunk; the loop replays it a few records at a time. Nobody appends to the partition
-meanwhile, because the shard refuses everybody until it is active.
+A thread reads and decodes a chunk; the loop replays it a few records at a time. Nothing is appended to the partition
+meanwhile, because the shard refuses every request until it is active. The log starts at the newest whole snapshot, if
+one was written, so that is where loading begins.
 
 A new leader holds all that was committed and perhaps more, and the more is committed under its leadership or never. So
-everything is replayed, and the shard serves once all of it is committed: before that it might tell what is lost again.
+everything is replayed, and the shard serves once all of it is committed: before that its answers might be lost again.
 """
 
 import asyncio

@@ -4,9 +4,10 @@ So a coordinator with fifty shards and one group has one log on disk. A partitio
 or that is replicated, is open already. Other requests that name the partition open its log too, such as those of a
 client that lists the offsets of all topics. A log opened so is empty, like the shard's state, and is taken as its own.
 
-Invariants: (H1) a shard log serves one leadership: when this process has led under another epoch since, another broker
-may have written in between, and the shard has to be loaded again; (H2) a log that holds, or ever held, what the shard
-has not written is not taken as its own.
+Invariants:
+SHLOG-1 A shard log serves one leadership: when this process has led under another epoch since, another broker may have
+written in between, and the shard has to be loaded again.
+SHLOG-2 A log that holds, or ever held, what the shard has not written is not taken as its own.
 
 Proved by: tests/unit/broker/coordinators/test_group_coordinator.py, tests/broker/test_offset_apis.py
 """
@@ -51,13 +52,13 @@ class PartitionShardLog:
 
     @property
     def closed(self) -> bool:
-        """Whether the leadership it serves is over (H1)."""
+        """Whether the leadership it serves is over (SHLOG-1)."""
         partition = self.partition or self._table.hosted(self._topic, self._index)
         if partition is None:
             return False
         if self.partition is None:
             if partition.log.end_offset:
-                return True  # there is something in it that the shard has not seen (H2)
+                return True  # there is something in it that the shard has not seen (SHLOG-2)
             self.partition, self._leader_epoch = partition, partition.leader_epoch
         return partition.offline or partition.leader is None or partition.leader_epoch != self._leader_epoch
 
@@ -74,7 +75,7 @@ class PartitionShardLog:
         if self.closed or self.partition is None:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} has been led by another process since")
         partition = self.partition
-        # What was decided is told to nobody before it is committed, so it is not even written when it cannot be.
+        # No answer leaves before its records are committed, so they are not even written when they cannot be.
         partition.check_enough_in_sync()
         view = memoryview(batch)
         appended = partition.append(view, read_batch_header(view), now_ms=now_ms)

@@ -18,12 +18,12 @@ class InitialDelay(NamedTuple):
     remaining_ms: int
     """How much longer it may be extended after that."""
     has_newcomers: bool = False
-    """Somebody joined during the wait under way, so it is extended once more."""
+    """A member joined during the wait under way, so it is extended once more."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberIdGiven:
-    """A new dynamic member was told its member id and is expected to come back with it."""
+    """A new dynamic member was given a member id and is expected to come back with it."""
 
     group_id: str
     member_id: str
@@ -42,7 +42,7 @@ class MemberJoined:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescribed:
-    """More is known about a member than the group's record has room for."""
+    """What is known about a member beyond what the group's record can say."""
 
     group_id: str
     member: Member

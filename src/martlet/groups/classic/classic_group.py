@@ -120,12 +120,12 @@ class ClassicGroup:
 
     @property
     def is_needless(self) -> bool:
-        """Nothing in it is worth remembering: it was never stored, and nobody is in it or on the way."""
+        """Nothing in it is worth remembering: it was never stored, and no member is in it or on the way."""
         return self.is_empty and not (self.is_stored or self.members or self.pending)
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of all members'; looks at all of them, so ask once per phase."""
+        """The longest of all members'; visits all of them, so ask once per phase."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def draft(self) -> "ClassicGroup":
@@ -154,18 +154,18 @@ class ClassicGroup:
         )
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols can be in: one of them is known to everybody."""
+        """Whether a member with these protocols can be in: one of them is known to every member."""
         if self.is_empty:
             return protocol_type != "" and len(protocols) > 0
-        everybody = len(self.members)
+        member_count = len(self.members)
         return protocol_type == self.protocol_type and any(
-            self.protocol_counts.get(name, 0) == everybody for name, _ in protocols
+            self.protocol_counts.get(name, 0) == member_count for name, _ in protocols
         )
 
     def select_protocol(self) -> str:
-        """Among the protocols everybody knows, the one that most members like best; the earliest vote breaks a tie."""
-        everybody = len(self.members)
-        candidates = {name for name, count in self.protocol_counts.items() if count == everybody}
+        """Of the protocols that every member knows the one with most votes; the earliest vote breaks a tie."""
+        member_count = len(self.members)
+        candidates = {name for name, count in self.protocol_counts.items() if count == member_count}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         choice = max(votes, key=lambda name: votes[name], default=None)
         invariant(choice is not None, f"the members of group {self.group_id!r} have a protocol in common")
@@ -219,7 +219,7 @@ class ClassicGroup:
     def _restore(self, record: ClassicGroupStored) -> None:
         """Become what the record says: Stable with its members, or Empty.
 
-        When this happens while members are in, they keep the protocols that the record has no room for, and those that
+        When this happens while members are in, they keep the protocols that the record does not name, and those that
         still owe a Sync go on owing it.
         """
         self.state = ClassicState.STABLE if record.members else ClassicState.EMPTY

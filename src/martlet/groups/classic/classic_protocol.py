@@ -95,7 +95,7 @@ class ClassicProtocol:
         return leaving.leave_group(self._draft(group, now_ms), request, caller.version)
 
     def check_commit(self, group: ClassicGroup, *, member_id: str, generation: int, instance_id: str | None) -> None:
-        """Whether this member may commit offsets now; without a generation only while nobody is in."""
+        """Whether this member may commit offsets now; without a generation only while the group is empty."""
         if generation < 0 and group.is_empty:
             return
         if generation >= 0 or member_id or instance_id is not None:
@@ -133,7 +133,7 @@ class ClassicProtocol:
         return [ClassicGroupRemoved(group.group_id)]
 
     def dismissal(self, group: ClassicGroup, code: ErrorCode) -> tuple[list[Answer], list[CancelTimer]]:
-        """What a group with members needs, beside its removal, when it becomes a consumer group."""
+        """What a group with members needs, besides its removal, when it becomes a consumer group."""
         return _dismissal(group, code)
 
     def adoption(
@@ -154,7 +154,7 @@ class ClassicProtocol:
         return Result(None, records, timers)
 
     def on_timer(self, key: TimerKey, now_ms: int) -> Result[object]:
-        """Timers may come late: whether there is still something to do is looked up first."""
+        """Timers may come late: whether there is still something to do is checked first."""
         kind, group_id, *rest = key
         group = self.groups.get(group_id)
         if group is None:
@@ -207,11 +207,11 @@ class ClassicProtocol:
 
 
 def _no_such_group(group_id: str) -> ApiError:
-    return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}, so nobody is a member of it")
+    return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}, so it has no members")
 
 
 def _dismissal(group: ClassicGroup, code: ErrorCode) -> tuple[list[Answer], list[CancelTimer]]:
-    """Answers for everybody who waits, and the end of all timers of the group."""
+    """Answers to all parked requests, and the end of all timers of the group."""
     group_id = group.group_id
     parked = [Answer(join_key(group_id, who), answers.join_refused(code, who)) for who in group.joining]
     parked += [Answer(sync_key(group_id, who), answers.sync_refused(code)) for who in group.syncing]

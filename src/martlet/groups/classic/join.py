@@ -1,8 +1,8 @@
 """JoinGroup: members enter a group, or come back for the next generation.
 
 How it works: a new dynamic member is given an id first and comes back with it (v4 on), a static one whose instance id
-is known takes over from its former self, everybody else waits until the join phase ends. A member whose metadata has
-not changed is told the current generation at once, unless it leads: a leader that joins wants a rebalance.
+is known takes over from its former self, every other member waits until the join phase ends. A member whose metadata
+has not changed is answered with the current generation at once, unless it leads: a leader that joins wants a rebalance.
 """
 
 from dataclasses import dataclass, replace
@@ -97,7 +97,7 @@ def _join_dynamic(draft: ClassicDraft, join: Join) -> Result[object]:
     if join.caller.version < _MEMBER_ID_REQUIRED_SINCE:
         return _add(draft, join, member_id)
     if len(group.pending) >= draft.options.group_max_size:
-        # What ends a client: after a retriable error it would look the coordinator up and join again, at once.
+        # What ends a client: after a retriable error it would find the coordinator and join again, at once.
         raise ApiError(
             ErrorCode.GROUP_MAX_SIZE_REACHED, f"{len(group.pending)} clients are about to join group {group.group_id!r}"
         )
@@ -180,7 +180,7 @@ def _needs_rebalance(group: ClassicGroup, old: Member, new: Member) -> bool:
 
 
 def _taken_over(group: ClassicGroup, join: Join, member_id: str, old_leader: str | None) -> object:
-    """The generation goes on. A leader must not assign anew: it is told to skip that, or not told that it leads."""
+    """The generation goes on. A leader must not assign again: its answer says so, or does not say that it leads."""
     answer = answers.joined(group, member_id)
     if join.caller.version >= _SKIP_ASSIGNMENT_SINCE:
         answer.skip_assignment = group.leader == member_id

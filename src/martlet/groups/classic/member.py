@@ -1,4 +1,4 @@
-"""A member of a classic group: what it told about itself when it last joined.
+"""A member of a classic group: what it said about itself when it last joined.
 
 Frozen: who waits for what, and what is assigned to whom, is the group's. Protocol metadata is opaque bytes.
 """

@@ -1,6 +1,6 @@
 """How a rebalance begins and ends: the steps that joins, leaves and timers have in common.
 
-How it works: `prepare_rebalance` sends everybody back to Join. The join phase ends when all have come, or when its
+How it works: `prepare_rebalance` sends every member back to Join. The join phase ends when all have come, or when its
 timer runs out; `complete_join` then drops those who did not come and begins the generation. An empty group waits a
 little longer at first (`InitialDelay`), so that members started together meet in one generation.
 """
@@ -12,7 +12,7 @@ from martlet.groups.classic.classic_events import GenerationBegun, InitialDelay,
 from martlet.groups.classic.classic_group import TRANSITIONS, ClassicState
 
 _PROLONGED_MS_MIN = 1_000
-"""A join phase to which nobody came is prolonged by this at least: members may claim a rebalance timeout of zero."""
+"""A join phase to which no member came is prolonged by this at least: members may claim a rebalance timeout of zero."""
 
 
 def rebalance_or_complete(draft: ClassicDraft) -> None:
@@ -130,7 +130,7 @@ def expire_member(draft: ClassicDraft, member_id: str) -> None:
 
 
 def expire_pending_member(draft: ClassicDraft, member_id: str) -> None:
-    """Nobody came back with this member id."""
+    """No member came back with this id."""
     draft.remove([member_id])
     group = draft.state
     if group.state is ClassicState.PREPARING_REBALANCE and group.has_all_joined:

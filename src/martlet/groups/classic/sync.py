@@ -1,7 +1,7 @@
 """SyncGroup and Heartbeat: what the members of a generation send until the next rebalance.
 
 The leader's Sync carries the assignments and makes the group Stable and durable; the others wait for it. A heartbeat
-looks up one member and sets one timer, however large the group is.
+finds one member and sets one timer, however large the group is.
 """
 
 from martlet.base.errors import ApiError, ErrorCode
@@ -56,7 +56,7 @@ def _note_synced(draft: ClassicDraft, member_id: str, *, waits: bool) -> None:
 
 
 def _take_assignments(draft: ClassicDraft, request: SyncGroupRequest) -> Result[object]:
-    """The leader has spoken: store the generation, then tell everybody who waits."""
+    """The leader has spoken: store the generation, then answer every member that waits."""
     group = draft.state
     assignments = {entry.member_id: bytes(entry.assignment) for entry in request.assignments}
     check_assignments(group, assignments, draft.options)
@@ -66,7 +66,7 @@ def _take_assignments(draft: ClassicDraft, request: SyncGroupRequest) -> Result[
     for member_id in waiting:
         answer = answers.synced(group, assignments.get(member_id, b""))
         draft.answer(sync_key(group.group_id, member_id), answer)
-    # A session that ran out while its member waited was let pass, so it is timed anew from here.
+    # A session that ran out while its member waited was let pass, so it starts again here.
     for member_id in (request.member_id, *waiting):
         draft.watch(group.members[member_id])
     return draft.result(answers.synced(group, assignments.get(request.member_id, b"")))

@@ -50,7 +50,7 @@ class AssignmentDue:
 
 @dataclass(frozen=True, slots=True)
 class ExpressionsDue:
-    """So many of the group's expressions, in order from the one behind `after` on, are still to be matched anew."""
+    """`count` of the group's expressions, in order from the one behind `after` on, are still to be matched again."""
 
     group_id: str
     after: str
@@ -67,7 +67,7 @@ class Awaited(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMemberAwaited:
-    """A member that speaks the classic protocol has been told to join again, or has joined and not synced yet."""
+    """A member that speaks the classic protocol has been asked to join again, or has joined and not synced yet."""
 
     group_id: str
     member_id: str
@@ -185,7 +185,7 @@ class ConsumerGroup:
         """How many of the members that speak the classic protocol know each of its protocols."""
         self.assignment_due = False
         self.expressions_due = ("", 0)
-        """How many expressions are to be matched anew, and behind which one to go on."""
+        """How many expressions are to be matched again, and behind which one to go on."""
 
     def draft(self) -> "ConsumerGroup":
         """A copy for a handler; what it subscribes to stays out of the index."""
@@ -368,7 +368,7 @@ class ConsumerGroup:
 
 
 def _held(current: CurrentAssigned) -> Iterable[tuple[TopicId, int]]:
-    """What nobody else may be given."""
+    """What no other member may be given."""
     return current.assigned | current.pending_revocation if current.pending_revocation else current.assigned
 
 

@@ -1,10 +1,10 @@
-"""The way in to consumer groups (KIP-848): every request, timer and piece of news that concerns them, and their state.
+"""The way in to consumer groups (KIP-848): every request, timer and topic update that concerns them, and their state.
 
 Rules: methods read the state and return a `Result`; only `replay` changes anything. Nothing here knows classic groups:
 `groups/migration` turns one kind into the other and hangs itself in at `downgrade`.
 
 Timers: ("session", group, member) since a member was last heard; ("revoke", group, member) while it has something to
-give back; ("assign", group) while a group waits for a new target; ("regex", group) to match expressions anew.
+give back; ("assign", group) while a group waits for a new target; ("regex", group) to match expressions again.
 
 Invariants: GRP-7 and GRP-8 of `consumer_group.py`, and
 GRP-9 Epochs never go back.
@@ -111,9 +111,9 @@ class ConsumerProtocol:
         return heartbeat(update, request, caller, request.member_id or self._ids.text_id())
 
     def check_commit(self, group: ConsumerGroup, *, member_id: str, epoch: int, version: int) -> None:
-        """Refuse an OffsetCommit by somebody who is not a member, or is one in another epoch."""
+        """Refuse an OffsetCommit by a client that is not a member, or is one in another epoch."""
         if epoch < 0 and group.is_empty:
-            return  # A tool that sets the offsets of a group nobody is in.
+            return  # A tool that sets the offsets of an empty group.
         member = self._member(group, member_id)
         if not member.is_classic and version < _MODERN_OFFSET_COMMIT:
             raise ApiError(
@@ -164,7 +164,7 @@ class ConsumerProtocol:
         turned = self.downgrade(group, members, response, now_ms) if self.downgrade is not None else None
         return turned or remove_members(group, members, self._topics, response, now_ms)
 
-    # News
+    # Topic updates
 
     def topics_changed(self, names: Collection[str], now_ms: int) -> Result[object]:
         """Topics of these names were created, have grown or were deleted."""

@@ -54,8 +54,8 @@ def unknown_member(group: ConsumerGroup, member_id: str) -> ApiError:
 def no_such_group(request: ConsumerGroupHeartbeatRequest) -> ApiError:
     """The refusal of a heartbeat that does not join, to a group that does not exist, or is not of this kind.
 
-    A member that stays has slept until its group was forgotten or had turned classic. Kafka tells it
-    GROUP_ID_NOT_FOUND, which ends its client for good; as an unknown member it joins anew.
+    A member that stays has slept until its group was forgotten or had turned classic. Kafka answers
+    GROUP_ID_NOT_FOUND, which ends its client for good; as an unknown member it joins again.
     """
     code = ErrorCode.UNKNOWN_MEMBER_ID if request.member_epoch > JOINING_EPOCH else ErrorCode.GROUP_ID_NOT_FOUND
     return ApiError(code, f"There is no consumer group {request.group_id!r}.")

@@ -1,4 +1,4 @@
-"""What tools are told about a consumer group: its state, its members, what they own and what they shall own."""
+"""The description of a consumer group for tools: its state, its members, what they own and what they shall own."""
 
 from martlet.groups.consumer.consumer_group import ConsumerGroup, Member
 from martlet.groups.consumer.heartbeat import by_topic

@@ -5,8 +5,8 @@ epoch when that matters to others; make a new target when the epoch is newer tha
 lead the member one step towards its target; answer. A member to which nothing new happened causes no record, and costs
 no more than its request is long.
 
-Deliberate deviations from Kafka, all towards members that did nothing wrong: a known member that joins anew (epoch 0)
-is let in whatever its epoch was, since it says that it owns nothing; one whose group is gone is told to join anew; a
+Deliberate deviations from Kafka, all towards members that did nothing wrong: a known member that joins again (epoch 0)
+is let in whatever its epoch was, since it says that it owns nothing; one whose group is gone is asked to join again; a
 member that lost an answer may still own what it is just asked to give back; a static member may replace itself in a
 full group.
 """

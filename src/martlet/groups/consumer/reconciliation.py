@@ -3,7 +3,7 @@
 How it works: what it owns and shall not own any more it must give back first; until then it stays in its epoch. Then it
 moves to the target's epoch and gets what is free; what other members still hold follows as they give it back.
 
-    STABLE ──new target takes something away──► UNREVOKED_PARTITIONS ──a heartbeat without it──► (looked at anew)
+    STABLE ──new target takes something away──► UNREVOKED_PARTITIONS ──a heartbeat without it──► (decided again)
     STABLE ──new target──► STABLE, or UNRELEASED_PARTITIONS while others hold some of it ──► STABLE
 
 Invariants: GRP-7, because nothing is added that the index of owners gives to another member, and nothing leaves that

@@ -26,7 +26,7 @@ _PROGRAM_BYTES_MAX: Final = 32 << 10
 """An expression that needs a larger program (many counts, say) is refused: the time to compile it grows with the square
 of its size, and the time to match a name with its size when the states do not fit into the memory for them."""
 _COUNTS_MAX: Final = 500
-"""All counts of an expression together; no name has so many characters, and already reading more of them takes long."""
+"""All counts of an expression together; no name is that long, and already reading more of them takes long."""
 _COUNT: Final = re.compile(r"\{(?:\d{0,9},)?(\d{1,9})")
 _STATES_BYTES_MAX: Final = 8 << 20
 """For what the library remembers while it matches; enough for every program of that size on names of topics."""

@@ -1,6 +1,6 @@
-"""What a ConsumerGroupHeartbeat must look like, in the order in which Kafka checks it.
+"""Checks of a ConsumerGroupHeartbeat by itself, in the order in which Kafka makes them.
 
-Only the request itself is looked at here; whether it fits the group is for `heartbeat.py` and `departure.py`. Sizes are
+Only the request itself is checked here; whether it fits the group is for `heartbeat.py` and `departure.py`. Sizes are
 bounded here, so that every record made of a request that passed fits into a batch.
 """
 

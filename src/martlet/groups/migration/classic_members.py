@@ -120,7 +120,7 @@ class ClassicMembers:
         return Result(response, events if member.awaited is not Awaited.NOTHING else [], timers)
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, caller: Caller, now_ms: int) -> Result[object]:
-        """Note that the member lives, and tell it when it should join again."""
+        """Note that the member lives, and say so when it should join again."""
         member, spoken = _classic_member(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
         session = SetTimer(("session", group.group_id, member.member_id), spoken.session_timeout_ms)
@@ -152,7 +152,7 @@ class ClassicMembers:
         return self._consumer.remove_members(group, list(leaving.values()), response, now_ms)
 
     def _send_back(self, member: Member, response: object) -> Result[object]:
-        """The member must join again, within its rebalance timeout since it was first told so."""
+        """The member must join again, within its rebalance timeout since the first answer that said so."""
         if member.awaited is not Awaited.NOTHING:
             return Result(response)
         group_id, member_id = member.stored.group_id, member.member_id
@@ -185,7 +185,7 @@ def _find(group: ConsumerGroup, request: JoinGroupRequest) -> tuple[Member | Non
 
 def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> Member:
     if identity.group_instance_id is not None and not identity.member_id:
-        # An administrator removes a static member, whoever it is.
+        # An administrator removes a static member by its instance id.
         member = group.static_member(identity.group_instance_id)
         if member is None or not member.is_classic:
             raise unknown_member(group, identity.group_instance_id)

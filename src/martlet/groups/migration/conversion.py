@@ -96,7 +96,7 @@ class Conversion:
         if len(group.members) > self._options.consumer_max_size:
             raise _refusal(group, f"it has more than {self._options.consumer_max_size} members")
         group_id = group.group_id
-        # A group in its first rebalance has no generation yet, and an epoch of 0 would tell a member to join.
+        # A group in its first rebalance has no generation yet, and an epoch of 0 would make a member join.
         epoch = max(group.generation, 1)
         members: list[GroupRecord] = []
         targets: list[GroupRecord] = []

@@ -28,7 +28,7 @@ class Pool(Generic[T]):
         """In the order in which they are served."""
         self.held: dict[str, list[T]] = {member: [] for member in members}
         self.free: list[T] = []
-        """Held by nobody, in the order in which they are dealt out."""
+        """Not held by any member, in the order in which they are dealt out."""
         self.changed: set[str] = set()
         """Members that hold something else than at the start."""
         self._racks_of: Callable[[T], frozenset[str]] = racks_of

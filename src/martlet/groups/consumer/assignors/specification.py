@@ -40,7 +40,7 @@ class TopicClass(NamedTuple):
 def classes_of_topics(members: Members, topics: Topics) -> list[TopicClass]:
     """The topics, gathered by who subscribes to them; those with the fewest members first.
 
-    Members with equal subscriptions are told apart only once, so a thousand equal members cost as much as one.
+    Members with equal subscriptions are compared only once, so a thousand equal members cost as much as one.
     """
     by_subscription: dict[frozenset[str], list[str]] = {}
     for member_id in sorted(members, key=lambda member_id: (members[member_id].order, member_id)):
