@@ -247,7 +247,8 @@ class LogDirectory:
             if known.recovery_point is not None:
                 _note_offsets(checkpoint, partition, known)
         for partition, log in self._logs.items():
-            offsets = (log.durability.recovery_point, log.log_start_offset, log.compaction.cleaned_offset)
+            start_offset = log.settled_start.offset()
+            offsets = (log.durability.recovery_point, start_offset, log.compaction.cleaned_offset)
             _note_offsets(checkpoint, partition, LogCheckpoint(*offsets, high_watermark=log.high_watermark))
             try:
                 ticket = log.durability.begin_checkpoint()

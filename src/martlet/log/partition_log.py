@@ -41,6 +41,7 @@ from martlet.log.rolling import Roller
 from martlet.log.segment import POSITION_MAX, RELATIVE_OFFSET_MAX, Segment
 from martlet.log.segment_opening import truncate
 from martlet.log.segment_walks import end_before
+from martlet.log.settled_start import SettledStart
 from martlet.log.timestamp_search import TimestampSearch
 from martlet.wire.batch import (
     CONTROL_BIT,
@@ -79,6 +80,7 @@ class PartitionLog:
         "producers",
         "roller",
         "segments",
+        "settled_start",
         "topic_id",
     )
 
@@ -109,6 +111,7 @@ class PartitionLog:
         self.deleted_files.add(loaded.leftovers, now_ms, start_offset=loaded.log_start_offset)
         self.durability = Durability(parts)
         self.roller = Roller(parts, self.durability, options, now_ms)
+        self.settled_start = SettledStart(self, self.durability)
         self._replay = ProducerReplay(parts.snapshots, parts.segments)
         self.compaction = LogCompaction(parts, self.durability, self._replay)
 
@@ -382,7 +385,7 @@ class PartitionLog:
             self._options,
             now_ms=now_ms,
             up_to_offset=up_to_offset,
-            log_start_offset=self.log_start_offset,
+            log_start_offset=self.settled_start.offset(),
             untimed_since_ms=self._opened_at_ms,
         )
         if count == len(self.segments):
