@@ -1,8 +1,8 @@
 """From the bytes of an internal partition to a machine's records, for loading a shard.
 
-How it works: internal partitions are compacted, so a machine must come to the same state whether or not an older record
-of a key is still there. So only the last record of each key in a chunk is decoded, which for a busy group is one in
-hundreds.
+How it works: where the partition is compacted, a machine must come to the same state whether or not an older record of
+a key is still there. So only the last record of each key in a chunk is decoded, which for a busy group is one in
+hundreds. Where records of one key add to each other (`are_deltas`) all of them are.
 
 A record in a producer's transaction is another matter: it takes no place before the transaction is committed. So all
 of those are decoded, and the control batches, for a machine that knows of them.
@@ -34,7 +34,9 @@ UNPACKED_BYTES_MAX: Final = 256 << 20
 """What the batches of one chunk may decompress to; ours are not compressed, those of other tools may be."""
 
 
-def decode_batches(name: str, data: Buffer, codec: RecordCodec[R], from_offset: int) -> tuple[list[R], int]:
+def decode_batches(
+    name: str, data: Buffer, codec: RecordCodec[R], from_offset: int, *, are_deltas: bool = False
+) -> tuple[list[R], int]:
     """The machine's records from `from_offset` on, the last of each key, and the offset after the last whole batch.
 
     That offset is -1 when there is no whole batch. Raises ApiError(CORRUPT_MESSAGE) for a damaged batch. Touches
@@ -54,7 +56,7 @@ def decode_batches(name: str, data: Buffer, codec: RecordCodec[R], from_offset: 
         unpacked, spans = unpack_batches(data, wanted, max_bytes=UNPACKED_BYTES_MAX)
         index = index_records(unpacked, spans)
         producers = _rows_of_producers([header for _, header in wanted]) if knows_producers else {}
-        for row in _last_rows(name, unpacked, index, from_offset, producers):
+        for row in _rows(name, unpacked, index, from_offset, producers, are_deltas=are_deltas):
             record = _decode(name, unpacked, index, row, codec, producers.get(row))
             if record is not None:
                 records.append(record)
@@ -73,12 +75,18 @@ def _rows_of_producers(headers: Sequence[BatchHeader]) -> dict[int, OfProducer]:
     return producers
 
 
-def _last_rows(
-    name: str, data: bytes, index: RecordIndex, from_offset: int, producers: Mapping[int, OfProducer]
+def _rows(
+    name: str,
+    data: bytes,
+    index: RecordIndex,
+    from_offset: int,
+    producers: Mapping[int, OfProducer],
+    *,
+    are_deltas: bool,
 ) -> list[int]:
-    """The last row of every key, and every row of a transaction, in the order of the log."""
-    rows: dict[bytes, int] = {}
-    of_producers: list[int] = []
+    """The rows to decode, in the order of the log: all deltas and all of transactions, else the last of every key."""
+    last: dict[bytes, int] = {}
+    others: list[int] = []
     bounds, offsets, null_keys = index.bounds, index.offsets, index.null_keys
     for row in range(index.record_count):
         if offsets[row] < from_offset:
@@ -86,11 +94,11 @@ def _last_rows(
         if null_keys[row]:
             logger.error("the record at offset %d of %s has no key and is skipped", offsets[row], name)
             continue
-        if row in producers:
-            of_producers.append(row)
+        if are_deltas or row in producers:
+            others.append(row)
         else:
-            rows[data[bounds[4 * row] : bounds[4 * row + 1]]] = row
-    return sorted([*rows.values(), *of_producers])
+            last[data[bounds[4 * row] : bounds[4 * row + 1]]] = row
+    return sorted([*last.values(), *others])
 
 
 def _decode(

@@ -1,7 +1,7 @@
-"""Where a compacted log may say that it starts: not where it starts now, before what replaces its history is safe.
+"""Where a log from which no record is deleted for its age may say on disk that it starts.
 
-The start of a compacted log moves when a coordinator has written a snapshot behind it. A replica may hold the snapshot
-in memory only; a power loss that takes it must find the old start, and the segments before it.
+The start of such a log moves when a coordinator has written a snapshot behind it. A replica may hold the snapshot in
+memory only; a power loss that takes it must find the old start, and the segments before it.
 
 Rule SETTLED-1: the start on disk moves, and segments before it go, when the log is flushed to where it ended then.
 

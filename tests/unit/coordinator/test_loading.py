@@ -30,6 +30,12 @@ def test_only_the_last_record_of_a_key_is_decoded_in_its_place() -> None:
     assert decode_batches("toy-0", data, CODEC, 0) == ([NumberSet("a", 2), NumberSet("b", None)], 4)
 
 
+def test_deltas_are_all_decoded() -> None:
+    data = batch_at(0, (b"\x01a", b"1"), (b"\x01b", b"1"), (b"\x01a", b"2"))
+    records, _ = decode_batches("toy-0", data, CODEC, 1, are_deltas=True)
+    assert records == [NumberSet("b", 1), NumberSet("a", 2)]
+
+
 def test_records_before_the_asked_offset_are_left_out() -> None:
     data = batch_at(0, (b"\x01a", b"1"), (b"\x01b", b"2"))
     assert decode_batches("toy-0", data, CODEC, 1) == ([NumberSet("b", 2)], 2)

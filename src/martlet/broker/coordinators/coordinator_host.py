@@ -1,8 +1,12 @@
 """The asyncio shell around log-backed machines: a shard for every partition of an internal topic led by this broker.
 
 What a shard does is decided in `coordinator/` and by its machine. Here shards come and go with the metadata, are loaded
-from their logs, are woken for their timers and notified of changed topics, and requests find theirs. What a host must
-know of the machines it hosts stands in their `MachineKind`; `groups.py` has that of groups.
+from their logs, are woken for their timers and notified of changed topics, and requests find theirs.
+
+How a coordinator is added: its machine (`HostedMachine`) and `RecordCodec` in a pure package; one file here with its
+`MachineKind`, its `InternalTopicSpec` and, when results have effects, an `EffectExecutor`, which does the work on tasks
+of its own and reports each outcome once; `app.py` starts the host after the partition table and adds `follow` to the
+metadata feed; handlers go through `call`. An effect may be started again by the next leader, so it must bear that.
 
 Invariants:
 HOST-1 There is a shard for every partition of the topic that this process leads, and no other.
@@ -63,6 +67,8 @@ class MachineKind(Generic[M]):
     """Sees the records of every result that were appended, and the volatile ones among them; for counting."""
     effects: EffectExecutor | None = None
     snapshots: SnapshotRule = DEFAULT_SNAPSHOTS
+    are_deltas: bool = False
+    """Whether records add to older ones of their key; their topic must not be compacted then."""
 
 
 class CoordinatorHost(Generic[M]):
@@ -275,7 +281,8 @@ class CoordinatorHost(Generic[M]):
 
     async def _load(self, hosted: HostedShard[M]) -> None:
         started_at_ms = self._clock.monotonic_ms()
-        count = await load_shard(hosted.shard, hosted.log, hosted.codec, self._load_turn)
+        are_deltas = self._kind.are_deltas
+        count = await load_shard(hosted.shard, hosted.log, hosted.codec, self._load_turn, are_deltas=are_deltas)
         elapsed_ms = self._clock.monotonic_ms() - started_at_ms
         if hosted.is_active:
             self._metrics.coordinator_load_seconds.observe(elapsed_ms / 1000)

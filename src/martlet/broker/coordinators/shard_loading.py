@@ -10,7 +10,9 @@ everything is replayed, and the shard serves once all of it is committed: before
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Final, TypeVar
 
 from martlet.base.errors import ApiError, ErrorCode, LogDamaged, StorageFailure
@@ -31,7 +33,12 @@ _RECORDS_PER_TURN: Final = 200
 
 
 async def load_shard(
-    shard: Shard[R], log: PartitionShardLog, codec: RecordCodec[R], turn: AbstractAsyncContextManager[object]
+    shard: Shard[R],
+    log: PartitionShardLog,
+    codec: RecordCodec[R],
+    turn: AbstractAsyncContextManager[object],
+    *,
+    are_deltas: bool = False,
 ) -> int:
     """Replay the whole log and activate the shard; returns the number of records. `turn` is held while it reads.
 
@@ -44,7 +51,7 @@ async def load_shard(
     try:
         if partition is not None:
             async with turn:
-                count = await _replay_all(shard, log, partition, codec)
+                count = await _replay_all(shard, log, partition, partial(_read, shard.name, codec, are_deltas))
             # No client may learn of what is not committed, and that includes what was there before.
             await wait_committed(log, partition, partition.log.end_offset)
     except (ApiError, StorageFailure) as error:
@@ -59,7 +66,9 @@ async def load_shard(
     return count
 
 
-async def _replay_all(shard: Shard[R], log: PartitionShardLog, partition: Partition, codec: RecordCodec[R]) -> int:
+async def _replay_all(
+    shard: Shard[R], log: PartitionShardLog, partition: Partition, read: Callable[[LogSlice, int], tuple[list[R], int]]
+) -> int:
     content = partition.log
     offset, end_offset = content.log_start_offset, content.end_offset
     count = 0
@@ -67,7 +76,7 @@ async def _replay_all(shard: Shard[R], log: PartitionShardLog, partition: Partit
         piece = content.locate(offset, max_bytes=_CHUNK_BYTES, end_offset=end_offset, at_least_one=True)
         loop = asyncio.get_running_loop()
         log.growth.added(piece.size)
-        records, next_offset = await loop.run_in_executor(None, _read, shard.name, piece, codec, offset)
+        records, next_offset = await loop.run_in_executor(None, read, piece, offset)
         for start in range(0, len(records), _RECORDS_PER_TURN):
             if shard.state is not ShardState.LOADING or log.closed:
                 return count
@@ -81,9 +90,9 @@ async def _replay_all(shard: Shard[R], log: PartitionShardLog, partition: Partit
     return count
 
 
-def _read(name: str, piece: LogSlice, codec: RecordCodec[R], offset: int) -> tuple[list[R], int]:
+def _read(name: str, codec: RecordCodec[R], are_deltas: bool, piece: LogSlice, offset: int) -> tuple[list[R], int]:
     """Runs in a thread."""
-    return decode_batches(name, piece.read(), codec, offset)
+    return decode_batches(name, piece.read(), codec, offset, are_deltas=are_deltas)
 
 
 async def wait_committed(log: PartitionShardLog, partition: Partition, end_offset: int) -> None:

@@ -12,6 +12,7 @@ from martlet.broker.coordinators.internal_topic import InternalTopic, InternalTo
 from martlet.broker.coordinators.shard_snapshots import take_snapshot
 from martlet.broker.partitions.partition import Partition
 from martlet.coordinator.snapshots import SnapshotRule
+from martlet.wire.batch import TRANSACTIONAL_BIT, build_batch, read_batch_header
 from tests.unit.broker.coordinators.test_coordinator_host import TOPIC, HostedToy, ToyBench
 from tests.unit.coordinator.toy_machine import ToyCodec
 
@@ -103,6 +104,19 @@ async def test_a_machine_without_state_keeps_no_history(bench: SnapshotBench) ->
 async def test_a_snapshot_that_cannot_be_written_moves_nothing_and_is_tried_later(bench: SnapshotBench) -> None:
     await bench.write_history()
     bench.disk.fail_next_write()
+    await take_snapshot(bench.hosted)
+    assert bench.partition.log.log_start_offset == 0
+    assert not bench.hosted.log.growth.is_due
+
+
+async def test_an_open_transaction_is_not_left_behind(bench: SnapshotBench) -> None:
+    await bench.write_history()
+    records = [(1, b"\x01t", b"1", ())]
+    batch = bytearray(
+        build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL_BIT)
+    )
+    view = memoryview(batch)
+    bench.partition.log.append(view, read_batch_header(view), leader_epoch=0, now_ms=1)
     await take_snapshot(bench.hosted)
     assert bench.partition.log.log_start_offset == 0
     assert not bench.hosted.log.growth.is_due
