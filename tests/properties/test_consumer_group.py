@@ -19,6 +19,7 @@ from martlet.coordinator.result import Result, TimerKey
 from martlet.groups.consumer import consumer_group_protocol, heartbeat
 from martlet.groups.consumer.consumer_group import AWAY_EPOCH, ConsumerGroup
 from martlet.groups.consumer.consumer_group_protocol import ConsumerProtocol
+from martlet.groups.consumer.description import state_name
 from martlet.groups.consumer.subscriptions import hash_of_topics
 from martlet.groups.ports import Caller, GroupsOptions
 from martlet.groups.record_codec import GroupRecordCodec
@@ -234,7 +235,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         if group is None or not self.members:
             return
         assert set(group.members) == {member.member_id for member in self.members}
-        assert self.context.machine.state_name(group) == "Stable"
+        assert state_name(group) == "Stable"
         views = [self.topics.topic(name) for name in group.subscribed_topics()]
         wanted = {(view.id, number) for view in views if view for number in range(view.partition_count)}
         assert {partition for member in self.members for partition in member.owned} == wanted

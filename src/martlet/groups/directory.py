@@ -9,10 +9,12 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode
+from martlet.groups.classic.answers import described
 from martlet.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from martlet.groups.classic.classic_protocol import ClassicProtocol
 from martlet.groups.consumer.consumer_group import ConsumerGroup
 from martlet.groups.consumer.consumer_group_protocol import ConsumerProtocol
+from martlet.groups.consumer.description import state_name
 from martlet.groups.offsets.removal import ExpiryRule
 from martlet.groups.offsets.table import OffsetTable
 from martlet.groups.ports import CLASSIC, CONSUMER, DEAD, EMPTY, STABLE, GroupsOptions
@@ -83,7 +85,7 @@ class GroupDirectory:
             return None if topics is None else ExpiryRule(topics.__contains__)
         if group.is_empty:
             return ExpiryRule(lambda topic: False, group.changed_at_ms if group.changed_at_ms > 0 else None)
-        is_known = group.protocol_type == CONSUMER_PROTOCOL_TYPE and self._classic.state_name(group) == STABLE
+        is_known = group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.state.value == STABLE
         return ExpiryRule(topics.__contains__) if is_known and topics is not None else None
 
     def ids(self) -> set[str]:
@@ -105,8 +107,8 @@ class GroupDirectory:
 
     def statistics(self) -> dict[tuple[str, str], int]:
         """How many groups there are by type and state."""
-        counts = Counter((CLASSIC, self._classic.state_name(group)) for group in self._classic.groups.values())
-        counts.update((CONSUMER, self._consumer.state_name(group)) for group in self._consumer.groups.values())
+        counts = Counter((CLASSIC, group.state.value) for group in self._classic.groups.values())
+        counts.update((CONSUMER, state_name(group)) for group in self._consumer.groups.values())
         simple = sum(1 for _ in self._simple_ids())
         if simple:
             counts[CLASSIC, EMPTY] += simple
@@ -121,9 +123,9 @@ class GroupDirectory:
 
     def _all(self) -> Iterator[ListedGroup]:
         for group_id, group in self._classic.groups.items():
-            yield ListedGroup(group_id, group.protocol_type or "", self._classic.state_name(group), CLASSIC)
+            yield ListedGroup(group_id, group.protocol_type or "", group.state.value, CLASSIC)
         for group_id, consumer_group in self._consumer.groups.items():
-            state = self._consumer.state_name(consumer_group)
+            state = state_name(consumer_group)
             yield ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, state, CONSUMER)
         for group_id in self._simple_ids():
             yield ListedGroup(group_id, "", EMPTY, CLASSIC)
@@ -137,7 +139,7 @@ class GroupDirectory:
         """In the words of the classic protocol; as in Kafka a consumer group cannot be described so."""
         group = self.find(group_id)
         if isinstance(group, ClassicGroup):
-            return self._classic.describe(group)
+            return described(group)
         if isinstance(group, Simple):
             return describe_groups.DescribedGroup(group_id=group_id, group_state=EMPTY)
         dead = describe_groups.DescribedGroup(group_id=group_id, group_state=DEAD)

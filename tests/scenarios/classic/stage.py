@@ -14,6 +14,7 @@ from sim.randomness import SimRandomness
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.randomness import IdSource
 from martlet.coordinator.result import Result
+from martlet.groups.classic import answers
 from martlet.groups.classic.classic_protocol import ClassicProtocol
 from martlet.groups.classic.member import Member
 from martlet.groups.ports import Caller, GroupsOptions
@@ -125,7 +126,7 @@ class Stage:
         group = self.context.machine.groups.get(words.get("group", "g"))
         if group is None:
             return ["no such group"]
-        described = self.context.machine.describe(group)
+        described = answers.described(group)
         members = [
             f"{self._text(member.member_id)} client={member.client_id}{member.client_host}"
             f" metadata={len(member.member_metadata)} bytes assignment={member.member_assignment.decode() or 'nothing'}"

@@ -52,7 +52,6 @@ from martlet.groups.classic.rebalance import (
 )
 from martlet.groups.ports import Caller, GroupsOptions
 from martlet.groups.records import ClassicGroupRemoved, ClassicGroupStored
-from martlet.wire.messages.describe_groups import DescribedGroup
 from martlet.wire.messages.heartbeat import HeartbeatRequest
 from martlet.wire.messages.join_group import JoinGroupRequest
 from martlet.wire.messages.leave_group import LeaveGroupRequest
@@ -121,20 +120,9 @@ class ClassicProtocol:
             return []
         return [SetTimer(session_key(group.group_id, member_id), member.session_timeout_ms)]
 
-    def describe(self, group: ClassicGroup) -> DescribedGroup:
-        return answers.described(group)
-
-    @staticmethod
-    def state_name(group: ClassicGroup) -> str:
-        return group.state.value
-
     def removal(self, group: ClassicGroup) -> list[object]:
         """What forgets the group."""
         return [ClassicGroupRemoved(group.group_id)]
-
-    def dismissal(self, group: ClassicGroup, code: ErrorCode) -> tuple[list[Answer], list[CancelTimer]]:
-        """What a group with members needs, besides its removal, when it becomes a consumer group."""
-        return _dismissal(group, code)
 
     def adoption(
         self, record: ClassicGroupStored, protocols: Mapping[str, Protocols], now_ms: int, *, rebalance: bool
@@ -210,8 +198,8 @@ def _no_such_group(group_id: str) -> ApiError:
     return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}, so it has no members")
 
 
-def _dismissal(group: ClassicGroup, code: ErrorCode) -> tuple[list[Answer], list[CancelTimer]]:
-    """Answers to all parked requests, and the end of all timers of the group."""
+def dismissal(group: ClassicGroup, code: ErrorCode) -> tuple[list[Answer], list[CancelTimer]]:
+    """What a group with members needs, besides its removal, when it becomes a consumer group: answers, no timers."""
     group_id = group.group_id
     parked = [Answer(join_key(group_id, who), answers.join_refused(code, who)) for who in group.joining]
     parked += [Answer(sync_key(group_id, who), answers.sync_refused(code)) for who in group.syncing]

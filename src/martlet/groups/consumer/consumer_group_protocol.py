@@ -59,7 +59,7 @@ from martlet.groups.records import (
     TargetEpochRemoved,
     TargetRemoved,
 )
-from martlet.wire.messages import consumer_group_describe, describe_groups
+from martlet.wire.messages import consumer_group_describe
 from martlet.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -139,13 +139,6 @@ class ConsumerProtocol:
 
     def describe(self, group: ConsumerGroup) -> consumer_group_describe.DescribedGroup:
         return description.describe(group, self._topics, self._options)
-
-    def describe_as_classic(self, group: ConsumerGroup) -> describe_groups.DescribedGroup:
-        return description.describe_as_classic(group, self._topics, self._options)
-
-    @staticmethod
-    def state_name(group: ConsumerGroup) -> str:
-        return description.state_name(group)
 
     def removal(self, group: ConsumerGroup) -> list[object]:
         """The tombstones of everything the group has."""

@@ -5,13 +5,10 @@ from martlet.groups.consumer.heartbeat import by_topic
 from martlet.groups.consumer.target import preferred_assignor
 from martlet.groups.ports import GroupsOptions, TopicsView
 from martlet.groups.records import Partitions
-from martlet.wire.consumer_protocol import Subscription, write_assignment, write_subscription
-from martlet.wire.messages import consumer_group_describe, describe_groups
+from martlet.wire.messages import consumer_group_describe
 
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
-_ASSIGNMENT_VERSION = 0
-_CLASSIC_STATES = {"Assigning": "PreparingRebalance", "Reconciling": "CompletingRebalance"}
 
 
 def state_name(group: ConsumerGroup) -> str:
@@ -34,34 +31,6 @@ def describe(
         assignment_epoch=group.target_epoch,
         assignor_name=preferred_assignor(group.assignor_votes, options),
         members=[_member(group, member, topics) for member in group.members.values()],
-    )
-
-
-def describe_as_classic(
-    group: ConsumerGroup, topics: TopicsView, options: GroupsOptions
-) -> describe_groups.DescribedGroup:
-    """The answer for tools that know only DescribeGroups: the members' subscriptions and what they own, as bytes."""
-    state = state_name(group)
-    return describe_groups.DescribedGroup(
-        group_id=group.group_id,
-        group_state=_CLASSIC_STATES.get(state, state),
-        protocol_type="consumer",
-        protocol_data=preferred_assignor(group.assignor_votes, options),
-        members=[
-            describe_groups.DescribedGroupMember(
-                member_id=member.member_id,
-                group_instance_id=member.stored.instance_id,
-                client_id=member.stored.client_id,
-                client_host=member.stored.client_host,
-                member_metadata=write_subscription(
-                    Subscription(tuple(sorted(group.topics_of(member.stored))), version=_ASSIGNMENT_VERSION)
-                ),
-                member_assignment=write_assignment(
-                    _ASSIGNMENT_VERSION, numbers_by_name(member.current.assigned, topics)
-                ),
-            )
-            for member in group.members.values()
-        ],
     )
 
 

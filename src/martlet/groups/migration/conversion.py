@@ -22,7 +22,7 @@ from martlet.base.ids import TopicId
 from martlet.coordinator.result import CancelTimer, Result, SetTimer
 from martlet.groups.classic.checks import GROUP_BYTES_MAX
 from martlet.groups.classic.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
-from martlet.groups.classic.classic_protocol import ClassicProtocol
+from martlet.groups.classic.classic_protocol import ClassicProtocol, dismissal
 from martlet.groups.classic.member import Member as ClassicMember
 from martlet.groups.classic.member import Protocols, protocols_bytes
 from martlet.groups.consumer.consumer_group import JOINING_EPOCH, ConsumerGroup, GroupRecord, Member
@@ -76,7 +76,7 @@ class Conversion:
         for record in converted:
             draft.replay(record)
         joined = self._consumer.heartbeat_in(draft, request, caller, now_ms)
-        answers, ended = self._classic.dismissal(group, ErrorCode.REBALANCE_IN_PROGRESS)
+        answers, ended = dismissal(group, ErrorCode.REBALANCE_IN_PROGRESS)
         timers: list[SetTimer | CancelTimer] = list(ended)
         timers += [
             SetTimer(("session", group.group_id, member_id), member.session_timeout_ms)

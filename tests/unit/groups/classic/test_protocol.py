@@ -7,9 +7,11 @@ import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.coordinator.result import Answer, CancelTimer, SetTimer
+from martlet.groups.classic import answers
 from martlet.groups.classic.checks import GROUP_BYTES_MAX
 from martlet.groups.classic.classic_events import CLASSIC_EVENTS, MemberSynced, RebalancePrepared
 from martlet.groups.classic.classic_group import ClassicState
+from martlet.groups.classic.classic_protocol import dismissal
 from martlet.groups.classic.member import Member
 from martlet.groups.ports import GroupsOptions
 from martlet.groups.records import ClassicGroupRemoved, ClassicGroupStored, ClassicMemberStored
@@ -117,7 +119,7 @@ def test_a_restarted_static_member_shows_where_it_runs_now() -> None:
     room = GroupRoom()
     room.stable_group(1, instance_id="one", version=9)
     room.join(instance_id="one", version=9, client="moved")
-    (described,) = room.machine.describe(room.group).members
+    (described,) = answers.described(room.group).members
     assert (described.client_id, described.group_instance_id, described.member_assignment) == ("moved", "one", b"p0")
 
 
@@ -140,21 +142,21 @@ def test_a_static_restart_in_a_group_of_another_type_never_looks_into_metadata()
 def test_tools_see_metadata_only_while_the_group_is_stable() -> None:
     room = GroupRoom()
     room.stable_group(2)
-    described = room.machine.describe(room.group)
+    described = answers.described(room.group)
     assert (described.group_state, described.protocol_type, described.protocol_data) == ("Stable", "consumer", "range")
     assert [(member.member_metadata, member.member_assignment) for member in described.members] == [
         (b"m", b"p0"),
         (b"m", b"p1"),
     ]
     room.join()
-    described = room.machine.describe(room.group)
+    described = answers.described(room.group)
     assert (described.group_state, described.protocol_data) == ("PreparingRebalance", "")
     assert [(member.member_metadata, member.member_assignment) for member in described.members] == [
         (b"", b"p0"),
         (b"", b"p1"),
         (b"", b""),
     ]
-    assert room.machine.state_name(room.group) == "PreparingRebalance"
+    assert room.group.state.value == "PreparingRebalance"
 
 
 def test_commits_without_a_member_are_for_empty_groups_only() -> None:
@@ -241,7 +243,7 @@ def test_a_group_that_becomes_a_consumer_group_dismisses_everybody_who_waits() -
     room = GroupRoom()
     ids = room.stable_group(2)
     room.join(ids[0])
-    answers, timers = room.machine.dismissal(room.group, ErrorCode.REBALANCE_IN_PROGRESS)
+    answers, timers = dismissal(room.group, ErrorCode.REBALANCE_IN_PROGRESS)
     refused = JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=ids[0])
     assert answers == [Answer(("join", "g", ids[0]), refused)]
     assert CancelTimer(("session", "g", ids[1])) in timers

@@ -1,22 +1,21 @@
 """What tools are told about consumer groups."""
 
-from martlet.wire.consumer_protocol import read_assignment, read_subscription
+from martlet.groups.consumer.description import state_name
 from tests.unit.groups.consumer.bench import ConsumerBench
 from tests.unit.groups.consumer.sim_topics import SimTopics
 
 
 def test_the_states_of_a_group_follow_its_epochs() -> None:
     bench = ConsumerBench()
-    machine = bench.context.machine
     bench.join("a")
-    assert machine.state_name(bench.group) == "Stable"
+    assert state_name(bench.group) == "Stable"
     bench.join("b")
-    assert machine.state_name(bench.group) == "Reconciling"
+    assert state_name(bench.group) == "Reconciling"
     bench.topics.grow("orders", 5)
     bench.topics_changed("orders")
-    assert machine.state_name(bench.group) == "Assigning"
+    assert state_name(bench.group) == "Assigning"
     bench.context.advance(50_000)
-    assert machine.state_name(bench.group) == "Empty"
+    assert state_name(bench.group) == "Empty"
 
 
 def test_a_description_has_what_members_own_and_shall_own() -> None:
@@ -38,20 +37,3 @@ def test_deleted_topics_are_left_out_of_descriptions() -> None:
     bench.topics.delete("orders")
     described = bench.context.machine.describe(bench.group)
     assert [topic.topic_name for topic in described.members[0].assignment.topic_partitions] == ["clicks"]
-
-
-def test_tools_that_know_only_classic_groups_see_subscriptions_and_assignments() -> None:
-    bench = ConsumerBench()
-    bench.join("a")
-    described = bench.context.machine.describe_as_classic(bench.group)
-    assert (described.group_state, described.protocol_type, described.protocol_data) == (
-        "Stable",
-        "consumer",
-        "uniform",
-    )
-    member = described.members[0]
-    subscription, assignment = read_subscription(member.member_metadata), read_assignment(member.member_assignment)
-    assert subscription is not None
-    assert subscription.topics == ("orders",)
-    assert assignment is not None
-    assert assignment.partitions == {"orders": (0, 1, 2, 3)}
