@@ -82,7 +82,7 @@ def test_without_the_delete_policy_only_the_log_start_deletes() -> None:
     assert log.delete_old_segments(NOW_MS + DAY_MS, up_to_offset=80) == 0
     log.advance_log_start(40)
     assert log.delete_old_segments(NOW_MS + DAY_MS, up_to_offset=80) == 0, "what follows the start may still be lost"
-    log.flush()
+    log.durability.flush()
     assert log.delete_old_segments(NOW_MS + DAY_MS, up_to_offset=80) > 0
     assert log.log_start_offset == 40
     assert log.segments.first.base_offset <= 40 < log.segments.first.next_offset

@@ -33,7 +33,7 @@ async def take_snapshot(hosted: HostedShard[Any]) -> None:
         growth.live_bytes = await _measure(hosted)
     if not hosted.is_active or not growth.is_due:
         return
-    if partition.log.first_unstable_offset is not None:
+    if partition.log.producers.transactions.first_unstable_offset is not None:
         growth.failed()  # what open transactions have written is not live yet, and must not be left behind
         return
     history_bytes = growth.log_bytes
