@@ -244,7 +244,7 @@ def test_tagged_fields_that_newer_brokers_add_are_skipped() -> None:
 
 
 def test_a_tagged_struct_that_is_null_is_no_classic_protocol() -> None:
-    value = b"\x00\x00\x00\x00\x01\x01\x01\x00\xff\xff\xff\xff\x00\x01\x00\x01\x00"
+    value = b"\x00\x00\x00\x00\x01\x01\x01\x00\xff\xff\xff\xff\x00\x01\x00\x01\xff"
     assert codec.decode(b"\x00\x05" + MEMBER_KEY_FIELDS, value) == ConsumerMemberStored("g", "m")
 
 
@@ -264,14 +264,18 @@ def test_kinds_that_we_do_not_know_are_left_alone() -> None:
     [
         (b"\x00", None, "a key of 1 bytes"),
         (OFFSET_KEY[:-1], None, "the key of a OffsetCommitted record"),
-        (OFFSET_KEY + b"x", None, "1 bytes follow"),
+        (OFFSET_KEY + b"x", None, "ends at byte 12, but 13 bytes came"),
         (b"\x00\x01\x80\x00" + b"g" * 32768 + b"\x00\x01t" + bytes(4), b"\x00\x03" + bytes(22), "a string of -32768"),
         (b"\x00\x01\x00\x01\xff\x00\x01t" + bytes(4), b"\x00\x03" + bytes(22), "not UTF-8"),
         (OFFSET_KEY, b"\x00\x05", "OffsetCommitted record of 'g', 't', 2: the value has version 5"),
         (OFFSET_KEY, b"\x00\x03\x00", "OffsetCommitted record of 'g', 't', 2: the message ends"),
-        (b"\x00\x06\x00\x01g", b"\x00\x00\x00\x00\x00\x09\x00x", "TargetEpochStored record of 'g': 1 bytes"),
+        (
+            b"\x00\x06\x00\x01g",
+            b"\x00\x00\x00\x00\x00\x09\x00x",
+            "TargetEpochStored record of 'g': the message ends at byte 7, but 8 bytes came",
+        ),
         (b"\x00\x02\x00\x01g", b"\x00\x03\xff\xff", "ClassicGroupStored record of 'g': null"),
-        (b"\x00\x07" + MEMBER_KEY_FIELDS, b"\x00\x00\x00", "TargetAssigned record of 'g', 'm': a null array"),
+        (b"\x00\x07" + MEMBER_KEY_FIELDS, b"\x00\x00\x00", "TargetAssigned record of 'g', 'm': null before byte 3"),
     ],
 )
 def test_bytes_that_cannot_be_read_are_a_violation_that_names_the_record(
