@@ -11,6 +11,8 @@ from martlet.wire.api_keys import ApiKey
 from martlet.wire.fetch import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from martlet.wire.message_codec import encode
 from martlet.wire.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -33,8 +35,10 @@ from martlet.wire.messages import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_txn,
     find_coordinator,
     heartbeat,
     incremental_alter_configs,
@@ -45,6 +49,7 @@ from martlet.wire.messages import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -53,8 +58,10 @@ from martlet.wire.messages import (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 from martlet.wire.produce import encode_produce_request
 from tests.broker.requests import batch_of
@@ -98,8 +105,8 @@ def sample_body(key: ApiKey, version: int, topic: str) -> bytes:
 
 def sample_message(key: ApiKey, topic: str) -> Any:
     """The request of an API that goes through the message codec; harmless to a broker that has the topic."""
-    made = _data_message(key, topic) or _group_message(key, topic) or _cluster_message(key, topic)
-    return (made or _admin_message(key, topic))()
+    kinds = (_data_message, _transaction_message, _group_message, _cluster_message, _admin_message)
+    return next(made for kind in kinds if (made := kind(key, topic)) is not None)()
 
 
 def _data_message(key: ApiKey, topic: str) -> Any:
@@ -125,6 +132,34 @@ def _data_message(key: ApiKey, topic: str) -> Any:
         ApiKey.DESCRIBE_PRODUCERS: lambda: describe_producers.DescribeProducersRequest(
             [describe_producers.TopicRequest(topic, [0])]
         ),
+    }.get(key)
+
+
+def _transaction_message(key: ApiKey, topic: str) -> Any:
+    producer = ("sample-transaction", 1, 0)
+    topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(topic, [0])]
+    transaction = add_partitions_to_txn.AddPartitionsToTxnTransaction(*producer, verify_only=True, topics=topics)
+    marker = write_txn_markers.WritableTxnMarker(1, 0, topics=[write_txn_markers.WritableTxnMarkerTopic(topic, [9])])
+    return {
+        ApiKey.ADD_PARTITIONS_TO_TXN: lambda: add_partitions_to_txn.AddPartitionsToTxnRequest(
+            [transaction], *producer, topics
+        ),
+        ApiKey.ADD_OFFSETS_TO_TXN: lambda: add_offsets_to_txn.AddOffsetsToTxnRequest(*producer, "sample-group"),
+        ApiKey.END_TXN: lambda: end_txn.EndTxnRequest(*producer, True),
+        ApiKey.WRITE_TXN_MARKERS: lambda: write_txn_markers.WriteTxnMarkersRequest([marker]),
+        ApiKey.TXN_OFFSET_COMMIT: lambda: txn_offset_commit.TxnOffsetCommitRequest(
+            "sample-transaction",
+            "sample-group",
+            1,
+            0,
+            topics=[
+                txn_offset_commit.TxnOffsetCommitRequestTopic(
+                    topic, [txn_offset_commit.TxnOffsetCommitRequestPartition(0, 1, -1, "note")]
+                )
+            ],
+        ),
+        ApiKey.DESCRIBE_TRANSACTIONS: lambda: describe_transactions.DescribeTransactionsRequest([producer[0]]),
+        ApiKey.LIST_TRANSACTIONS: lambda: list_transactions.ListTransactionsRequest(["Ongoing"]),
     }.get(key)
 
 

@@ -6,13 +6,18 @@ from martlet.base.errors import ErrorCode
 from martlet.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.broker.raw_client import RawClient
 
-AS_IT_IS = [FeatureUpdateKey("group.version", 1), FeatureUpdateKey("metadata.version", 30)]
+LEVELS = {"group.version": 1, "metadata.version": 30, "transaction.version": 2}
+AS_IT_IS = [FeatureUpdateKey(name, level) for name, level in LEVELS.items()]
 REFUSED = [
     ("group.version", 0, "group.version cannot run at level 0: only 1 is supported"),
     ("group.version", -3, "group.version cannot run at level -3: only 1 is supported"),
     ("metadata.version", 31, "metadata.version cannot run at level 31: only 30 is supported"),
     ("metadata.version", 29, "metadata.version cannot run at level 29: only 30 is supported"),
-    ("kraft.version", 1, "there is no feature 'kraft.version' here, only group.version and metadata.version"),
+    (
+        "kraft.version",
+        1,
+        "there is no feature 'kraft.version' here, only group.version, metadata.version, transaction.version",
+    ),
 ]
 
 
@@ -21,7 +26,7 @@ def test_each_feature_is_announced_at_the_one_level_it_runs_at(client: RawClient
     response = client.api_versions(version)
     assert response.finalized_features_epoch > 0
     levels = {each.name: (each.min_version_level, each.max_version_level) for each in response.finalized_features}
-    assert levels == {"group.version": (1, 1), "metadata.version": (30, 30)}
+    assert levels == {name: (level, level) for name, level in LEVELS.items()}
     assert {each.name: (each.min_version, each.max_version) for each in response.supported_features} == levels
 
 
@@ -30,7 +35,7 @@ def test_the_levels_in_force_are_accepted(client: RawClient, version: int) -> No
     response = client.call(UpdateFeaturesRequest(feature_updates=AS_IT_IS), version)
     assert (response.error_code, response.error_message) == (ErrorCode.NONE, None)
     results = [(each.feature, each.error_code, each.error_message) for each in response.results]
-    expected = [("group.version", 0, "NONE"), ("metadata.version", 0, "NONE")]
+    expected = [(name, 0, "NONE") for name in LEVELS]
     assert results == (expected if version < 2 else [])
 
 

@@ -118,17 +118,6 @@ def test_producer_ids_are_new_every_time(client: RawClient) -> None:
     assert (bumped.producer_id, bumped.producer_epoch) > (answers[0].producer_id, 0)
 
 
-@pytest.mark.parametrize("version", range(6))
-def test_a_transactional_producer_is_refused_for_good(client: RawClient, version: int) -> None:
-    answer = client.call(InitProducerIdRequest("transactional", transaction_timeout_ms=1000), version)
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        -1,
-        -1,
-    )
-    assert client.call(InitProducerIdRequest(""), version).error_code == ErrorCode.INVALID_REQUEST
-
-
 def test_describe_producers_tells_what_is_remembered(producer: IdempotentProducer) -> None:
     producer.publish(0, count=3)
     request = DescribeProducersRequest([TopicRequest(producer.topic, [0, 9])])

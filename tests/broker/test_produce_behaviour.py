@@ -6,10 +6,9 @@ import crc32c
 import pytest
 
 from martlet.base.errors import ErrorCode
-from martlet.wire.api_keys import ApiKey
-from martlet.wire.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, build_batch, read_batch_header
+from martlet.wire.batch import CONTROL_BIT, BatchHeader, build_batch, read_batch_header
 from martlet.wire.compression import Compression
-from martlet.wire.produce import VERSIONS, encode_produce_request
+from martlet.wire.produce import VERSIONS
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import (
     batch_of,
@@ -224,19 +223,6 @@ def test_an_unknown_topic_or_partition_is_refused(client: RawClient) -> None:
         assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     response = client.produce([(None, bytes(range(16)), [(0, batch_of(b"x"))])], 13)
     assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
-
-
-def test_a_transactional_publish_is_refused_with_a_reason(client: RawClient) -> None:
-    topic = create_topic(client)
-    batch = batch_of(b"x", producer=(1, 0, 0), attributes=TRANSACTIONAL_BIT)
-    result = publish(client, topic, batch)
-    assert result.error_code == ErrorCode.INVALID_TXN_STATE
-    topics = [(topic, None, [(0, batch_of(b"x"))])]
-    body = encode_produce_request(9, topics=topics, acks=-1, timeout_ms=10_000, transactional_id="tx")
-    client.send(ApiKey.PRODUCE, 9, b"".join(body))
-    _, answer = client.receive_produce(9)
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_TXN_STATE
-    assert read_all(client, topic) == []
 
 
 def test_a_publish_of_nothing_is_answered_with_nothing(client: RawClient) -> None:

@@ -1,6 +1,5 @@
 """aiokafka against Martlet: the common behaviour, and its admin client. It speaks the oldest versions of all."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from aiokafka.admin import (  # type: ignore[import-untyped]
     RecordsToDelete,
 )
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType  # type: ignore[import-untyped]
-from aiokafka.errors import MessageSizeTooLargeError, TransactionalIdAuthorizationFailed  # type: ignore[import-untyped]
+from aiokafka.errors import MessageSizeTooLargeError  # type: ignore[import-untyped]
 
 from martlet.base.errors import ErrorCode
 from tests.broker.requests import unique_topic
@@ -103,13 +102,3 @@ async def test_a_message_too_large_for_the_topic_is_refused(servers: str) -> Non
     async with running(AIOKafkaProducer(bootstrap_servers=servers)) as producer:
         with pytest.raises(MessageSizeTooLargeError):
             await producer.send_and_wait(topic, bytes(10_000))
-
-
-async def test_a_transactional_producer_is_told_at_once_that_there_are_no_transactions(servers: str) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id="aiokafka")
-    try:
-        async with asyncio.timeout(20):
-            with pytest.raises(TransactionalIdAuthorizationFailed):
-                await producer.start()
-    finally:
-        await producer.stop()

@@ -171,12 +171,3 @@ def test_publishing_to_a_topic_that_does_not_exist_creates_it(servers: str) -> N
     topic = unique_topic("confluent-auto")
     places = ConfluentAdapter().publish(servers, topic, make_messages(10, keyed=False))
     assert [place.offset for place in places] == list(range(10))
-
-
-def test_a_transactional_producer_is_told_at_once_that_there_are_no_transactions(servers: str) -> None:
-    producer = Producer({"bootstrap.servers": servers, "transactional.id": "confluent"})
-    started = time.monotonic()
-    with pytest.raises(KafkaException, match="this broker does not serve transactions") as refused:
-        producer.init_transactions(TIMEOUT_SECONDS)
-    assert refused.value.args[0].fatal()
-    assert time.monotonic() - started < TIMEOUT_SECONDS / 3

@@ -1,13 +1,12 @@
 """kafka-python against Martlet: the common behaviour, and its admin client."""
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer, TopicPartition  # type: ignore[import-untyped]
+from kafka import KafkaAdminClient, TopicPartition  # type: ignore[import-untyped]
 from kafka.admin import ConfigResource, ConfigResourceType  # type: ignore[import-untyped]
-from kafka.errors import KafkaError, MessageSizeTooLargeError, TopicAlreadyExistsError  # type: ignore[import-untyped]
+from kafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError  # type: ignore[import-untyped]
 
 from tests.broker.requests import unique_topic
 from tests.clients.client_behaviour import ClientBehaviour
@@ -113,14 +112,3 @@ def test_a_message_too_large_for_the_topic_is_refused(admin: Any, servers: str) 
     large = make_messages(1, keyed=True)[0]._replace(value=bytes(10_000))
     with pytest.raises(MessageSizeTooLargeError):
         KafkaPythonAdapter().publish(servers, topic, [large])
-
-
-def test_a_transactional_producer_is_told_at_once_that_there_are_no_transactions(servers: str) -> None:
-    producer = KafkaProducer(bootstrap_servers=servers, transactional_id="kafka-python", max_block_ms=60_000)
-    started = time.monotonic()
-    try:
-        with pytest.raises(KafkaError, match="UnsupportedVersionError"):
-            producer.init_transactions()
-        assert time.monotonic() - started < 20
-    finally:
-        producer.close(timeout=5)

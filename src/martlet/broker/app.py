@@ -31,7 +31,6 @@ from martlet.broker.administration.controller import Controller, ControllerOptio
 from martlet.broker.administration.damaged_replicas import DamagedReplicas
 from martlet.broker.administration.log_end_reports import LogEndReports
 from martlet.broker.administration.partition_admin import PartitionAdmin
-from martlet.broker.administration.producer_ids import ProducerIdPool
 from martlet.broker.administration.topic_admin import TopicAdmin
 from martlet.broker.coordinators.coordinator_host import CoordinatorHost
 from martlet.broker.coordinators.group_lag import GroupLag
@@ -44,6 +43,7 @@ from martlet.broker.coordinators.groups import (
     offsets_topic,
     watch_groups,
 )
+from martlet.broker.coordinators.transaction_parts import CoordinatorParts, make_transactions
 from martlet.broker.following.assignment import ReplicaFetching
 from martlet.broker.following.connection import ReplicaFetchOptions, ReplicaPorts
 from martlet.broker.following.request import ReplicaIdentity
@@ -86,7 +86,7 @@ from martlet.observe.exposition import MetricsRegistry
 from martlet.observe.loop_lag import LoopLagProbe
 from martlet.observe.metrics import NO_API, BrokerMetrics
 from martlet.wire import fetch
-from martlet.wire.api_keys import ApiKey, api_name
+from martlet.wire.api_keys import ApiKey, Versions, api_name
 from martlet.wire.message_codec import prepare
 from martlet.wire.records.index import codec_name
 
@@ -164,7 +164,9 @@ class BrokerApp:
         if not reason and not self.may_act():
             reason = "the broker has lost touch with the metadata store"
         if not reason and self.services is not None:
-            reason = self.services.groups.reason_not_ready()
+            reason = (
+                self.services.groups.reason_not_ready() or self.services.transactions.coordinator.reason_not_ready()
+            )
         return not reason, reason
 
     def may_act(self) -> bool:
@@ -179,18 +181,15 @@ class BrokerApp:
         settings = self.settings = within_file_limit(self.settings, self._connections_possible)
         self._hold_addresses()
         await self._start_operations()
-        log_path = self._log_path
-        make_durable_directory(self._disk, log_path)
-        self._stack.enter_context(self._ports.hold_directory(log_path))
+        path = hold_directory(self._ports, self._stack, self._log_path)
         feed, store = await self._follow_store()
         image, commits = feed.image, MetadataCommits(store, feed)
-        static = static_configs(settings, self.listeners, log_directory=log_path)
-        topic_settings = TopicSettings(settings, image, static)
+        topic_settings = TopicSettings(settings, image, static_configs(settings, self.listeners, log_directory=path))
         changes = MetadataChanges(store, feed)
-        space = DiskSpace(partial(self._disk.free_bytes, log_path), settings.disk_reserve_bytes, self._clock)
+        space = DiskSpace(partial(self._disk.free_bytes, path), settings.disk_reserve_bytes, self._clock)
         space.measure()
         membership = await self._make_membership(commits, feed, changes, space)
-        logs = LogDirectory(self._disk, log_path, LogOptions())
+        logs = LogDirectory(self._disk, path, LogOptions())
         logs.open(self._clock.now_ms(), topic_settings.options_for, partial(latest_epoch, image))
         me = await self._join_cluster(membership, logs)
         topic_admin = await self._make_topic_admin(changes, me, topic_settings)
@@ -205,8 +204,12 @@ class BrokerApp:
         access = self._make_access(feed, changes)
         self._start_replication(me, commits, feed, logs, partitions, topic_settings, access.connect_to_broker)
         groups = self._start_groups(feed, topic_admin, partitions, topic_settings)
+        shared = CoordinatorParts(partitions, groups, self._clock, self._metrics, self.fail)
+        transactions = make_transactions(settings, changes, topic_admin, access.connect_to_broker, shared)
+        self._run(transactions)
         departures, registry = Departures(self._clock), build_registry(SERVED)
-        feed.add_listener(departures.follow)
+        for follow in (transactions.follow, departures.follow):
+            feed.add_listener(follow)
         self.services = services = BrokerServices(
             settings=settings,
             me=me,
@@ -221,12 +224,12 @@ class BrokerApp:
             partition_admin=PartitionAdmin(changes, self._clock, topic_settings.layers, self._metrics),
             partitions=partitions,
             topic_settings=topic_settings,
-            producer_ids=ProducerIdPool(changes),
             access=access,
             groups=groups,
+            transactions=transactions,
             logs=logs,
             metrics=self._metrics,
-            api_versions={api.key: api.advertised for api in registry.values()},
+            api_versions=advertised_versions(registry, settings),
             checkpoint=housekeeping.checkpoint,
             fail=self.fail,
         )
@@ -515,6 +518,14 @@ async def prepare_codecs(registry: Mapping[int, Api]) -> None:
     prepare(fetch.FetchRequest, fetch.VERSIONS[-1])
 
 
+def advertised_versions(registry: Mapping[int, Api], settings: BrokerSettings) -> dict[ApiKey, Versions]:
+    """What clients are told of; the two-phase form only where it is enabled."""
+    versions = {api.key: api.advertised for api in registry.values()}
+    if settings.transaction_two_phase_commit:
+        versions[ApiKey.INIT_PRODUCER_ID] = registry[ApiKey.INIT_PRODUCER_ID].versions
+    return versions
+
+
 def follow_metadata(partitions: PartitionTable, image: MetadataImage, delta: ImageDelta) -> None:
     """Bring the open partitions in step with a change of the metadata."""
     for topic in delta.topics_deleted:
@@ -532,6 +543,13 @@ def latest_epoch(image: MetadataImage, partition: TopicPartition, topic_id: Topi
     topic, record = image.topic(partition.topic), image.partition(*partition)
     is_known = topic is not None and record is not None and topic.id == topic_id
     return record.leader_epoch if is_known and record is not None else EPOCH_MAX
+
+
+def hold_directory(ports: BrokerPorts, stack: contextlib.AsyncExitStack, path: str) -> str:
+    """Make the directory, if it is not there, and keep other processes out of it; returns its path."""
+    make_durable_directory(ports.disk, path)
+    stack.enter_context(ports.hold_directory(path))
+    return path
 
 
 def make_durable_directory(disk: Disk, path: str) -> None:

@@ -11,9 +11,9 @@ from martlet.base.ids import BrokerId, Member
 from martlet.broker.access.parts import Access
 from martlet.broker.administration.config_admin import ConfigAdmin
 from martlet.broker.administration.partition_admin import PartitionAdmin
-from martlet.broker.administration.producer_ids import ProducerIdPool
 from martlet.broker.administration.topic_admin import TopicAdmin
 from martlet.broker.coordinators.groups import GroupCoordinator
+from martlet.broker.coordinators.transaction_parts import TransactionServices
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.broker.partitions.partition_table import PartitionTable
@@ -44,9 +44,9 @@ class BrokerServices:
     partition_admin: PartitionAdmin
     partitions: PartitionTable
     topic_settings: TopicSettings
-    producer_ids: ProducerIdPool
     access: Access
     groups: GroupCoordinator
+    transactions: TransactionServices
     logs: LogDirectory
     metrics: BrokerMetrics
     api_versions: Mapping[ApiKey, Versions]

@@ -11,6 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.fetch import FetchRequest, FetchResponse
+from martlet.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from martlet.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -61,6 +62,7 @@ from martlet.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRe
 from martlet.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from martlet.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from martlet.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from martlet.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from martlet.wire.produce import ProduceRequest, ProduceResponse
 
 Request = TypeVar("Request")
@@ -133,6 +135,11 @@ DELETE_GROUPS: Final = Api(ApiKey.DELETE_GROUPS, DeleteGroupsRequest, DeleteGrou
 OFFSET_COMMIT: Final = Api(ApiKey.OFFSET_COMMIT, OffsetCommitRequest, OffsetCommitResponse, 2, 9)
 OFFSET_FETCH: Final = Api(ApiKey.OFFSET_FETCH, OffsetFetchRequest, OffsetFetchResponse, 2, 9)
 OFFSET_DELETE: Final = Api(ApiKey.OFFSET_DELETE, OffsetDeleteRequest, OffsetDeleteResponse, 0, 0)
+# The form for brokers, with several transactions in one request.
+ADD_PARTITIONS_TO_TXN: Final = Api(
+    ApiKey.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, 4, 5
+)
+WRITE_TXN_MARKERS: Final = Api(ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest, WriteTxnMarkersResponse, 1, 2)
 
 PRODUCE: Final = Api(ApiKey.PRODUCE, ProduceRequest, ProduceResponse, 3, 13)
 FETCH: Final = Api(ApiKey.FETCH, FetchRequest, FetchResponse, 4, 18)

@@ -134,7 +134,7 @@ _WITHOUT_EFFECT: Final[tuple[tuple[str, ConfigType, object, Check | None, str], 
     ("remote.log.reader.threads", _INT, 10, between(1), _NOT_TIERED),
     ("replica.alter.log.dirs.io.max.bytes.per.second", _LONG, LONG_MAX, between(1), _ONE_DIRECTORY),
     ("share.coordinator.cached.buffer.max.bytes", _INT, 1_048_588, between(524_288), _NO_SHARE_GROUPS),
-    ("transaction.partition.verification.enable", _BOOLEAN, "true", None, "There are no transactions yet."),
+    ("transaction.partition.verification.enable", _BOOLEAN, "true", None, "It is always on."),
 )  # fmt: skip
 
 _NO_TLS: Final = "TLS is set up when a broker starts"

@@ -1,6 +1,6 @@
 """Forgetting transactional ids that have not been used for long.
 
-Only an id without a transaction is forgotten, and only so many at a time as fit one append; the rest follows at once.
+Only an id without a transaction is forgotten, and at a time only as many as fit one append; the rest follows at once.
 A client that comes back later with its old id and epoch is fenced by not being known: it must begin again.
 """
 

@@ -57,7 +57,7 @@ class OfTransaction(NamedTuple):
 class WriteMarkers:
     """An effect: write the markers of a decided transaction to all its partitions. Its outcome is None.
 
-    A partition that does not exist any more needs no marker. Whoever carries it out goes on until every other one has
+    A partition that does not exist any more needs no marker. The executor goes on until every other one has
     its marker, so the outcome says that all have.
     """
 

@@ -2,9 +2,9 @@
 
 Every function here returns a new record and changes nothing; whether the caller may ask for it was checked before.
 
-Epochs. A client uses 0 to 32,766; 32,767 is for a marker alone. Whoever has used up its epochs goes on with a fresh
-producer id. In the second generation every end raises the epoch, and the marker carries the raised one, so that no
-batch of the ended transaction is taken afterwards. In the first generation only a change of the producer does.
+Epochs. A client uses 0 to 32,766; 32,767 is for a marker alone. A producer that has used up its epochs goes on with a
+fresh producer id. In the second generation every end raises the epoch, and the marker carries the raised one, so that
+no batch of the ended transaction is taken afterwards. In the first generation only a change of the producer does.
 
 A prepared transaction that is kept has two pairs until its end: the record's own, which its data carry, and the
 client's (`next_…`), which alone may end it and is raised by everyone who takes it over.

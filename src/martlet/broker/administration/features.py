@@ -2,7 +2,7 @@
 
 Each runs at one level, which is the lowest and the highest supported and the one in force, so there is nothing to
 change. `metadata.version` is there for tools that want one: the metadata have a format of our own, and 30 (4.3-IV0) is
-the level of the Kafka whose protocol is spoken here. Transactions and queues will add their features.
+the level of the Kafka whose protocol is spoken here. Queues will add theirs.
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,14 @@ from martlet.base.errors import ApiError, ErrorCode
 LEVELS: Final[Mapping[str, int]] = {
     "group.version": 1,  # the consumer protocol of KIP-848
     "metadata.version": 30,
+    "transaction.version": 2,  # partitions are added by the publish itself, every end raises the epoch (KIP-890)
 }
 
 
 def check_level(feature: str, level: int) -> None:
     """Raise INVALID_UPDATE_VERSION unless the feature runs at this level."""
     if feature not in LEVELS:
-        known = " and ".join(LEVELS)
+        known = ", ".join(LEVELS)
         raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, f"there is no feature {feature[:249]!r} here, only {known}")
     if level != LEVELS[feature]:
         detail = f"{feature} cannot run at level {level}: only {LEVELS[feature]} is supported"

@@ -84,7 +84,7 @@ class CoordinatorHost(Generic[M]):
         fail: Callable[[BaseException], None],
     ) -> None:
         self._kind = kind
-        self._topic = topic
+        self.topic = topic
         self._table = table
         self._clock = clock
         self._metrics = metrics
@@ -103,15 +103,22 @@ class CoordinatorHost(Generic[M]):
 
     # --- requests
 
-    async def call(self, key: str, operation: Callable[[M, int], Result[Any, S]]) -> S:
+    async def call(self, key: str, operation: Callable[[M, int], Result[Any, S | ApiError]]) -> S:
         """Run one operation on the shard of a key and wait for its answer; raises ApiError."""
-        await self._topic.ensure()
-        hosted = self._shards.get(self._topic.partition_of(key))
+        await self.topic.ensure()
+        hosted = self._shards.get(self.topic.partition_of(key))
         if hosted is None or not self._table.may_act():
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"another broker coordinates {key[:100]!r}")
         return await hosted.call(operation)
 
-    async def call_all(self, operation: Callable[[M, int], Result[Any, S]]) -> list[S]:
+    async def call_shard(self, index: int, operation: Callable[[M, int], Result[Any, S | ApiError]]) -> S:
+        """The same on the shard of a partition."""
+        hosted = self._shards.get(index)
+        if hosted is None or not self._table.may_act():
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another broker leads {self.topic.name}-{index}")
+        return await hosted.call(operation)
+
+    async def call_all(self, operation: Callable[[M, int], Result[Any, S | ApiError]]) -> list[S]:
         """Run one operation on every shard of this broker, one after another; raises the first ApiError."""
         responses = []
         for hosted in tuple(self._shards.values()):
@@ -126,12 +133,17 @@ class CoordinatorHost(Generic[M]):
 
     async def coordinator_of(self, key: str) -> BrokerId:
         """The broker that coordinates a key; raises COORDINATOR_NOT_AVAILABLE while there is none."""
-        await self._topic.ensure()
-        index = self._topic.partition_of(key)
-        leader = self._topic.leader_of(index)
+        await self.topic.ensure()
+        index = self.topic.partition_of(key)
+        leader = self.topic.leader_of(index)
         if leader is None:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic.name}-{index} has no leader now")
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic.name}-{index} has no leader now")
         return leader
+
+    def machine_of(self, key: str) -> M | None:
+        """The machine of a key's shard, to be read only; None where it is not served here."""
+        hosted = self._shards.get(self.topic.partition_of(key)) if self.topic.partition_count else None
+        return hosted.machine if hosted is not None and hosted.is_active else None
 
     def machines(self) -> list[M]:
         """The machines of all shards that serve, to be read only."""
@@ -141,7 +153,7 @@ class CoordinatorHost(Generic[M]):
         """The partitions led here that are not served and will not be by waiting."""
         if self._closed:
             return []
-        indexes, name = range(self._topic.partition_count), self._topic.name
+        indexes, name = range(self.topic.partition_count), self.topic.name
         return [index for index in indexes if not self._is_served(index) and self._table.leads(name, index)]
 
     def reason_not_ready(self) -> str:
@@ -149,7 +161,7 @@ class CoordinatorHost(Generic[M]):
         unserved = self.unserved()
         if not unserved:
             return ""
-        named = ", ".join(f"{self._topic.name}-{index}" for index in unserved[:_NAMED_MAX])
+        named = ", ".join(f"{self.topic.name}-{index}" for index in unserved[:_NAMED_MAX])
         rest = f" and {len(unserved) - _NAMED_MAX} more" if len(unserved) > _NAMED_MAX else ""
         return f"{self._kind.served} are not served, those of {named}{rest}"
 
@@ -167,7 +179,7 @@ class CoordinatorHost(Generic[M]):
 
     def start(self) -> None:
         """Open the shards led by this broker; those with a log are loaded in the background."""
-        for index in range(self._topic.partition_count):
+        for index in range(self.topic.partition_count):
             self._follow_partition(index)
         self._check_later()
 
@@ -180,7 +192,7 @@ class CoordinatorHost(Generic[M]):
     async def aclose(self) -> None:
         """Drop every shard; what is in the logs is all there is to keep."""
         self._closed = True
-        await self._topic.aclose()
+        await self.topic.aclose()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -197,7 +209,7 @@ class CoordinatorHost(Generic[M]):
         if self._closed:
             return
         for change in delta.partitions:
-            if change.topic == self._topic.name:
+            if change.topic == self.topic.name:
                 record = change.after or change.before
                 if record is not None:
                     self._follow_partition(record.partition)
@@ -213,7 +225,7 @@ class CoordinatorHost(Generic[M]):
     def _follow_partition(self, index: int) -> None:
         """Have a shard, or none, as leadership wants (HOST-1)."""
         hosted = self._shards.get(index)
-        is_led = self._table.leads(self._topic.name, index)
+        is_led = self._table.leads(self.topic.name, index)
         if hosted is not None and (not is_led or hosted.log.closed):
             self._drop(index)
             hosted = None
@@ -221,7 +233,7 @@ class CoordinatorHost(Generic[M]):
             self._open(index)
 
     def _open(self, index: int) -> None:
-        kind, name = self._kind, self._topic.name
+        kind, name = self._kind, self.topic.name
         log = PartitionShardLog(self._table, name, index, batch_bytes_max=BATCH_BYTES_MAX, snapshots=kind.snapshots)
         hosted = HostedShard(kind.make_machine(), log, kind.make_codec(), self._clock, self)
         self._shards[index] = hosted
@@ -271,7 +283,7 @@ class CoordinatorHost(Generic[M]):
     def _open_again(self, index: int) -> None:
         hosted = self._shards.get(index)
         reason = "there is no shard" if hosted is None else hosted.shard.closed_with or "its leadership is over"
-        name, served = self._topic.name, self._kind.served
+        name, served = self.topic.name, self._kind.served
         logger.error("%s-%d is led here and its %s are not served, trying again: %s", name, index, served, reason)
         if hosted is not None:
             self._drop(index)
@@ -288,7 +300,7 @@ class CoordinatorHost(Generic[M]):
             self._metrics.coordinator_load_seconds.observe(elapsed_ms / 1000)
             level = logging.INFO if count else logging.DEBUG
             logger.log(level, "%s is loaded: %d records replayed in %d ms", hosted.shard.name, count, elapsed_ms)
-            missing = {name for name in hosted.machine.topic_names() if not self._topic.has_topic(name)}
+            missing = {name for name in hosted.machine.topic_names() if not self.topic.has_topic(name)}
             hosted.topics_changed((), missing)  # deleted while the shard was led by no broker; and what came meanwhile
 
     def _run(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:

@@ -58,7 +58,7 @@ class HostedShard(Generic[M]):
         """Whether it is closed, or its log is: it will never serve again."""
         return self.shard.state is ShardState.CLOSED or self.log.closed
 
-    async def call(self, operation: Callable[[M, int], Result[Any, S]]) -> S:
+    async def call(self, operation: Callable[[M, int], Result[Any, S | ApiError]]) -> S:
         """Run one operation of the machine and wait for its answer; raises ApiError."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.shard.submit(partial(operation, self.machine), partial(_resolve, future))

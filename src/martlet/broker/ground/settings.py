@@ -165,8 +165,24 @@ class BrokerSettings:
     offsets_topic_partitions: int = setting(
         50, "partitions of __consumer_offsets, fixed when it is first needed", at_least=1
     )
+    transactions_topic_partitions: int = setting(
+        50, "partitions of __transaction_state, fixed when it is first needed", at_least=1
+    )
+    transactions_topic_replication_factor: int = setting(
+        3, "replicas of __transaction_state; as many as there are brokers if those are fewer", at_least=1
+    )
+    transaction_max_timeout_ms: int = setting(
+        900_000, "longest time a producer may ask for before its open transaction is aborted", at_least=1
+    )
+    transaction_partitions_max: int = setting(10_000, "partitions of one transaction", at_least=1)
+    transactional_id_expiration_ms: int = setting(
+        604_800_000, "a transactional id is forgotten when it was not used for so long", at_least=1
+    )
+    transaction_two_phase_commit: bool = setting(
+        False, "let producers keep prepared transactions open without a time limit, to be ended from elsewhere"
+    )
     coordinator_snapshot_min_bytes: int = setting(
-        4 << 20, "the history of a partition of __consumer_offsets is dropped once it is longer and a snapshot pays"
+        4 << 20, "the history of a coordinator's partition is dropped once it is longer and a snapshot pays"
     )
     metrics_topics_max: int = setting(200, "topics with metrics of their own; the rest are counted together")
     metrics_groups_max: int = setting(200, "groups with metrics of their own; the rest are counted together")

@@ -7,6 +7,8 @@ A handler decides nothing about framing, order or limits; it turns one request i
 from typing import Final
 
 from martlet.broker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -29,8 +31,10 @@ from martlet.broker.handlers import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -42,6 +46,7 @@ from martlet.broker.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -51,8 +56,10 @@ from martlet.broker.handlers import (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 
 SERVED: Final = (
@@ -76,6 +83,11 @@ SERVED: Final = (
     delete_records,
     init_producer_id,
     offset_for_leader_epoch,
+    add_partitions_to_txn,
+    add_offsets_to_txn,
+    end_txn,
+    write_txn_markers,
+    txn_offset_commit,
     describe_acls,
     create_acls,
     delete_acls,
@@ -98,6 +110,8 @@ SERVED: Final = (
     describe_cluster,
     describe_producers,
     unregister_broker,
+    describe_transactions,
+    list_transactions,
     consumer_group_heartbeat,
     consumer_group_describe,
     list_config_resources,

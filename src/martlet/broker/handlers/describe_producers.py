@@ -1,4 +1,4 @@
-"""DescribeProducers 0: the idempotent producers a partition remembers."""
+"""DescribeProducers 0: the idempotent and transactional producers a partition remembers, with what is open of them."""
 
 from typing import Final
 
@@ -47,7 +47,8 @@ def _describe(broker: BrokerServices, topic: str, index: int) -> PartitionRespon
                 producer_epoch=producer.epoch,
                 last_sequence=producer.last_sequence,
                 last_timestamp=producer.last_timestamp_ms,
-                coordinator_epoch=-1,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.current_txn_first_offset,
             )
             for producer_id, producer in partition.log.producers.items()
         ],

@@ -1,11 +1,10 @@
 """FindCoordinator 0–6: who coordinates a group, a transaction or a queue.
 
 v4+ asks for several keys at once; a key named several times is answered once. Asking for a group makes the offsets
-topic when there is none yet, so the first answer already names the coordinator. As in Kafka the empty group id has a
-coordinator too: consumers of old commit offsets under it. Key type 2 needs v6.
-Deviation: transactions and queues have no coordinator yet. Their keys are refused with a sentence and a code that no
-client retries: UNSUPPORTED_VERSION, with which the clients that send v4+ (Java) show the sentence; before v4
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the only code at which librdkafka does not ask again (decision 0018).
+topic when there is none yet, so the first answer already names the coordinator; the same holds for transactions and
+their topic. As in Kafka the empty group id has a coordinator too: consumers of old commit offsets under it. An empty
+transactional id is INVALID_REQUEST. Key type 2 needs v6.
+Deviation: queues have no coordinator yet. Their keys are refused with UNSUPPORTED_VERSION and a sentence.
 """
 
 from typing import Final
@@ -25,8 +24,9 @@ REQUEST: Final = FindCoordinatorRequest
 _FIRST_BATCHED_VERSION: Final = 4
 _FIRST_VERSION_OF_SHARES: Final = 6
 _GROUP: Final = 0
+_TRANSACTION: Final = 1
 _SHARE: Final = 2
-_KINDS: Final = {_GROUP: "groups", 1: "transactions; use a producer without a transactional id", _SHARE: "share groups"}
+_KINDS: Final = (_GROUP, _TRANSACTION, _SHARE)
 
 
 async def handle(
@@ -52,10 +52,13 @@ async def handle(
 async def _find(broker: BrokerServices, key_type: int, key: str, context: RequestContext) -> Coordinator:
     try:
         _check_kind(key_type, context.version)
-        node_id = await broker.groups.coordinator_of(key)
+        if key_type == _TRANSACTION:
+            node_id = await broker.transactions.coordinator.coordinator_of(_checked(key))
+        else:
+            node_id = await broker.groups.coordinator_of(key)
         address = broker.cluster.address_of(node_id, context.link)
         if address is None:
-            detail = f"broker {node_id}, which leads the group's partition, is not running"
+            detail = f"broker {node_id}, which leads the partition of {key[:100]!r}, is not running"
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, detail)
     except ApiError as error:
         return _refused(key, error)
@@ -65,10 +68,14 @@ async def _find(broker: BrokerServices, key_type: int, key: str, context: Reques
 def _check_kind(key_type: int, version: int) -> None:
     if key_type not in _KINDS or (key_type == _SHARE and version < _FIRST_VERSION_OF_SHARES):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type} cannot be asked for with version {version}")
-    if key_type != _GROUP:
-        is_new = version >= _FIRST_BATCHED_VERSION
-        code = ErrorCode.UNSUPPORTED_VERSION if is_new else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        raise ApiError(code, f"this broker does not serve {_KINDS[key_type]}")
+    if key_type == _SHARE:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "this broker does not serve share groups")
+
+
+def _checked(transactional_id: str) -> str:
+    if not transactional_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
+    return transactional_id
 
 
 def _refused(key: str, error: ApiError) -> Coordinator:

@@ -15,17 +15,21 @@ does not see version 0. v7 zstd, v8 per-record errors, v10 leader hints, v13 top
 - A batch behind one that was refused for a passing reason is refused like it, see `refused_batches`.
 - Nothing is appended, and nothing is acknowledged, by a broker that has lost touch with its cluster, or under another
   leader epoch than the one in which it was appended.
-Deviation: transactional publishes are refused with INVALID_TXN_STATE until transactions are served.
+- A batch that begins a transaction on its partition waits until the coordinator of the transaction has confirmed the
+  partition (v12+: has added it), see `parked/transaction_leave`.
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Final, cast
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicId
 from martlet.broker.ground.request import Link, Reply
 from martlet.broker.parked.produce import Awaited, TopicResults, WaitingProduce, count_errors, refused, send_answer
+from martlet.broker.parked.transaction_leave import NO_LEAVE, Leave, LeaveQuestion
 from martlet.broker.partitions.partition import Partition
+from martlet.broker.partitions.transaction_guards import may_append_unasked
 from martlet.broker.services import BrokerServices
 from martlet.log.options import LogOptions
 from martlet.log.recompression import needs_recompression, recompress
@@ -56,6 +60,7 @@ _PASSING_REASONS: Final = (
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
 )
 """Those that say nothing against the batch: the same bytes may be taken a moment later."""
 
@@ -70,16 +75,23 @@ def start(broker: BrokerServices, link: Link, frame: memoryview, reply: Reply) -
     """Append everything now; answer now or when it is committed."""
     version = reply.header.api_version
     request = parse_produce_request(frame[reply.header.body_position :], version)
-    may_take_long = len(frame) >= LONG_CHECK_BYTES or broker.topic_settings.recompresses
-    if may_take_long and _needs_long_checks(broker, request):
+    if request.transactional_id is not None:
+        beginning = _beginning_transactions(broker, request)
+        if beginning:
+            question = LeaveQuestion(request.transactional_id, version, beginning)
+            _ask_for_leave(broker, link, memoryview(bytearray(frame)), reply, question)
+            return
+    if _may_take_long(broker, frame) and _needs_long_checks(broker, request):
         # The receive buffer is needed for other requests while a thread checks this one.
         copy = memoryview(bytearray(frame))[reply.header.body_position :]
-        _check_in_thread(broker, link, parse_produce_request(copy, version), reply)
+        _check_in_thread(broker, link, parse_produce_request(copy, version), reply, NO_LEAVE)
     else:
-        _append_all(broker, link, request, reply, {})
+        _append_all(broker, link, request, reply, {}, NO_LEAVE)
 
 
-def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, reply: Reply, checked: _Checked) -> None:
+def _append_all(
+    broker: BrokerServices, link: Link, request: ProduceRequest, reply: Reply, checked: _Checked, leave: Leave
+) -> None:
     version = reply.header.api_version
     by_all = request.acks == _ACKS_ALL
     answer: TopicResults = []
@@ -104,11 +116,12 @@ def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, rep
                 batch = checked.get(id(records)) or _check(partition, records, version, now_ms)
                 if isinstance(batch, ApiError):
                     raise batch
-                if batch[1].is_transactional or request.transactional_id is not None:
-                    raise ApiError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions")
+                leave.check(partition, batch[1], request.transactional_id, version)
                 if by_all and not partition.has_enough_in_sync:
                     partition.check_enough_in_sync()
                 appended = partition.append(*batch, now_ms=now_ms)
+                if partition in leave.guards:
+                    partition.guards.drop(batch[1].producer_id)
             except ApiError as error:
                 has_errors = True
                 results.append(refused(index, error))
@@ -132,7 +145,49 @@ def _append_all(broker: BrokerServices, link: Link, request: ProduceRequest, rep
         send_answer(broker, link, reply, answer, has_errors=has_errors)
 
 
+# --- batches that begin transactions
+
+
+def _beginning_transactions(broker: BrokerServices, request: ProduceRequest) -> list[tuple[Partition, BatchHeader]]:
+    """The batches for which the coordinator has to be asked; what is wrong with others is found at the append."""
+    beginning: list[tuple[Partition, BatchHeader]] = []
+    for topic in request.topics:
+        for index, records in topic.partitions:
+            partition = _open_partition(broker, topic, index)
+            if partition is None or records is None or len(records) < HEADER_BYTES:
+                continue
+            header = read_batch_header(records)
+            with suppress(ApiError):
+                if header.is_transactional and not may_append_unasked(partition.log.producers, header):
+                    beginning.append((partition, header))
+    return beginning
+
+
+def _ask_for_leave(
+    broker: BrokerServices, link: Link, frame: memoryview, reply: Reply, question: LeaveQuestion
+) -> None:
+    """Go on when the coordinator has answered; nothing of this connection overtakes it meanwhile."""
+    reply.holds_queue = True
+    request = parse_produce_request(frame[reply.header.body_position :], reply.header.api_version)
+
+    async def go_on() -> None:
+        leave = await question.ask(broker)
+        if reply.abandoned:
+            return
+        if _may_take_long(broker, frame) and _needs_long_checks(broker, request):
+            _check_in_thread(broker, link, request, reply, leave)
+        else:
+            _append_all(broker, link, request, reply, {}, leave)
+            reply.release_queue()
+
+    broker.transactions.questions.run(go_on())
+
+
 # --- batches that must be opened to be checked, and are large
+
+
+def _may_take_long(broker: BrokerServices, frame: memoryview) -> bool:
+    return len(frame) >= LONG_CHECK_BYTES or broker.topic_settings.recompresses
 
 
 def _needs_long_checks(broker: BrokerServices, request: ProduceRequest) -> bool:
@@ -159,7 +214,7 @@ def takes_long(options: LogOptions, records: memoryview) -> bool:
     return is_large and is_compressed and (options.compact or options.bounds_past_timestamps)
 
 
-def _check_in_thread(broker: BrokerServices, link: Link, request: ProduceRequest, reply: Reply) -> None:
+def _check_in_thread(broker: BrokerServices, link: Link, request: ProduceRequest, reply: Reply, leave: Leave) -> None:
     """Check the batches in a thread, then go on; nothing of this connection overtakes it meanwhile."""
     reply.holds_queue = True
     version, now_ms = reply.header.api_version, broker.clock.now_ms()
@@ -175,7 +230,7 @@ def _check_in_thread(broker: BrokerServices, link: Link, request: ProduceRequest
 
     def go_on(done: "asyncio.Future[_Checked]") -> None:
         if not reply.abandoned:
-            _append_all(broker, link, request, reply, done.result())
+            _append_all(broker, link, request, reply, done.result(), leave)
         reply.release_queue()
 
     asyncio.get_running_loop().run_in_executor(None, check_all).add_done_callback(go_on)

@@ -22,6 +22,7 @@ from martlet.broker.partitions.flush_policy import FlushPolicy, FlushState
 from martlet.broker.partitions.follower_log import FollowedLog
 from martlet.broker.partitions.partition_role import partition_state
 from martlet.broker.partitions.refused_batches import RefusedBatches
+from martlet.broker.partitions.transaction_guards import TransactionGuards
 from martlet.broker.partitions.watermarks import Callback, Watermarks
 from martlet.cluster.records import PartitionRecord
 from martlet.cluster.topic_names import is_internal_topic
@@ -69,6 +70,7 @@ class Partition:
         "flush",
         "followed_log",
         "follower",
+        "guards",
         "has_enough_in_sync",
         "history_fault",
         "internal",
@@ -120,6 +122,8 @@ class Partition:
         """Whether it leads and as many replicas are in sync as the topic demands."""
         self.refused = RefusedBatches()
         """What producers will send again, and nothing behind it may overtake."""
+        self.guards = TransactionGuards()
+        """Who may open a transaction here, while this replica leads."""
         self.closed_with: ApiError | None = None
         """Why the replica can no longer be used: its storage failed, its topic was deleted, it was moved away."""
 
@@ -211,6 +215,7 @@ class Partition:
     def _end_role(self) -> None:
         self.leader = self.follower = self.leader_broker = None
         self.history_fault = None
+        self.guards.clear()
         self.has_enough_in_sync = False
         self.watermarks.end_role()
 

@@ -5,7 +5,7 @@ its offset counts unless a later one does already: a plain commit made meanwhile
 its own later and was committed first. What has been overtaken so stays staged as `None`: the partition is unstable
 until the marker is there, whatever the marker says.
 
-A snapshot of the offsets restates commits behind what is staged. They are told from later ones by their time.
+A snapshot of the offsets restates commits behind what is staged. Their time tells them from later ones.
 
 Invariants:
 GRP-30 A partition is held exactly while a transaction that staged an offset of it has no marker.
