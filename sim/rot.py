@@ -4,8 +4,11 @@ The draws are of a stream of their own, so that runs without rot stay what they 
 covers it. The broker is killed for it: what a process wrote itself it does not look at again for a week.
 """
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from martlet.base.errors import ApiError
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.wire.batch import iterate_batches
 from sim.disk import SimContent
@@ -16,6 +19,13 @@ if TYPE_CHECKING:
 
 _CRC_COVERS_FROM: Final = 21
 _DOWN_MS_MAX: Final = 3_000
+
+
+def batches_before_a_tear(content: bytes) -> Iterator[tuple[int, int]]:
+    """Position and size of each batch, up to the torn end that a power loss may have left."""
+    with suppress(ApiError):
+        for position, header in iterate_batches(memoryview(content)):
+            yield position, header.size
 
 
 class Rot:
@@ -56,12 +66,12 @@ class Rot:
         """A bit of what a checksum covers, in some batch of some partition."""
         draw, disk = self._draws.below, self.run.brokers[broker].disk
         batches = [
-            (partition, f"{directory}/{name}", position, header.size)
+            (partition, f"{directory}/{name}", position, size)
             for partition in sorted(self.run.ghost.store.partitions)
             for directory in [log_directory(broker, partition)]
             for name, node in sorted(disk.files(directory).items())
             if name.endswith(".log")
-            for position, header in iterate_batches(memoryview(bytes(node.content)))
+            for position, size in batches_before_a_tear(bytes(node.content))
         ]
         if not batches:
             return None
