@@ -18,8 +18,8 @@ from martlet.base.ids import BrokerId
 from martlet.broker.app import BrokerApp
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.client.admin import NewTopic
-from sim.cluster_faults import Faults
 from sim.cluster_workload import TOPIC, Clients
+from sim.faults.plan import Faults
 from sim.ghost import Ghost
 from sim.host import SimHost
 from sim.link import LinkQuality

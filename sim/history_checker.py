@@ -1,22 +1,22 @@
-"""What publishers were told and readers were given, and the judge over it, in the manner of Jepsen's Kafka workload.
+"""What publishers were answered and readers were given, and the judge over it, in the way of Jepsen's Kafka workload.
 
 Rules: no I/O, no clock, no chance. Publishers and readers report to a `History` from any thread; a report only adds.
 `judge` is asked once, when the cluster has healed, every publisher has its last answer, and every partition has been
 read from its beginning to its end (`final`). Topics must keep everything: no retention, no compaction, no deletion.
 
 How it works: every message names itself (partition, producer, number) and its content follows from that name, so a
-changed byte is noticed. Every publish ends in one of three ways: acknowledged (at an offset, if the client was told
-one), refused for certain, or unknown. Unknown is the outcome of every publish that nobody reported: it may be there or
-not, but at most once, and once somebody has read it, it must stay.
+changed byte is noticed. Every publish ends in one of three ways: acknowledged (at an offset, if the answer named
+one), refused for certain, or unknown. Unknown is the outcome of every publish without a report: it may be there or
+not, but at most once, and once it has been read, it must stay.
 
 The anomalies:
 1. INCONSISTENT: two different messages at one offset, from any acknowledgement or any read, at any time.
 2. DUPLICATE: one message at two offsets.
-3. LOST: acknowledged, or read by somebody, and not there in the end although later offsets are.
-4. UNSEEN: acknowledged, or read by somebody, above everything that is there in the end.
+3. LOST: acknowledged, or read, and not there in the end although later offsets are.
+4. UNSEEN: acknowledged, or read, above everything that is there in the end.
 5. REORDERED: messages of one producer stand in another order than it sent them.
 6. ABORTED_READ: refused for certain, and there.
-7. STRANGE: content that nobody sent, or sent to another partition.
+7. STRANGE: content that was never sent, or sent to another partition.
 8. SKIPPED: a reader that only goes forward was not given a message below one that it was given.
 9. BACKWARD: a reader was given an offset at or below one it had, without having sought it.
 10. COMPLAINT: what a publisher or reader noticed itself, such as a producer that failed for good.
@@ -103,7 +103,7 @@ class _Partition:
     """All that is known of one partition."""
 
     at: dict[int, Name] = field(default_factory=dict)
-    """The first message that anybody was told of or given at an offset."""
+    """The first message that any client heard of or was given at an offset."""
     offsets_of: dict[Name, int] = field(default_factory=dict)
     acknowledged: dict[Name, int] = field(default_factory=dict)
     refused: set[Name] = field(default_factory=set)
@@ -127,10 +127,10 @@ class History:
         return Name(partition, producer, number)
 
     def acknowledged(self, name: Name, offset: int | None) -> None:
-        """The broker has it; at this offset, if the client was told one."""
+        """The broker has it; at this offset, if the answer named one."""
         known = self._partitions[name.partition]
         if name in known.refused or name in known.acknowledged:
-            self.complain(f"{name} was acknowledged after its sender had been told an outcome")
+            self.complain(f"{name} was acknowledged after its sender knew an outcome")
         known.acknowledged[name] = _NOWHERE if offset is None else offset
         if offset is not None:
             self._stands(name.partition, offset, name, "acknowledged")
@@ -162,7 +162,7 @@ class History:
                 self._stands(partition, offset, name, f"given to {reader}")
 
     def final(self, partition: str, messages: Iterable[ReadMessage]) -> None:
-        """All of a partition, read from its beginning to its end when all was over. May be told several times."""
+        """All of a partition, read from its beginning to its end when all was over. May be reported several times."""
         content: dict[int, Name] = {}
         last = _NOWHERE
         for offset, value in messages:
@@ -218,7 +218,7 @@ class History:
         self._violations.append(Violation(anomaly, text, partition, offsets))
 
     def _known(self, partition: str, offset: int, value: bytes, reader: str) -> Name | None:
-        """The message this is, if somebody sent it here."""
+        """The message this is, if it was sent here."""
         name = name_of(value)
         if name is not None and name.partition == partition and name.number < self._sent[name.producer, partition]:
             return name
@@ -227,7 +227,7 @@ class History:
         return None
 
     def _stands(self, partition: str, offset: int, name: Name, how: str) -> None:
-        """Somebody was told or given this message at this offset."""
+        """A client heard of or was given this message at this offset."""
         known = self._partitions[partition]
         first = known.at.setdefault(offset, name)
         if first != name:
@@ -254,14 +254,14 @@ class History:
 
 
 def _missing(known: _Partition, final: dict[int, Name]) -> list[Violation]:
-    """What somebody was told is there, or was given, and is not there in the end."""
+    """What a client knew to be there, or was given, and is not there in the end."""
     there = set(final.values())
     end = max(final, default=_NOWHERE)
     found = []
     for name in sorted((known.acknowledged.keys() | known.read) - there):
         offset = known.offsets_of.get(name, _NOWHERE)
         anomaly = Anomaly.UNSEEN if offset > end else Anomaly.LOST
-        how = "acknowledged" if name in known.acknowledged else "read by somebody"
+        how = "acknowledged" if name in known.acknowledged else "read"
         found.append(Violation(anomaly, f"{name}, {how} at offset {offset}; the end is {end}"))
     return found
 

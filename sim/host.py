@@ -12,7 +12,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from martlet.base.invariant import invariant
-from sim.disk import SimCrash, SimDisk
+from sim.disk import SimDisk
+from sim.failing_device import SimCrash
 from sim.host_clock import HostClock
 from sim.loop import SimLoop
 from sim.network import MachineNetwork
@@ -39,9 +40,9 @@ class HostDisk(SimDisk):
     def read_file(self, path: str) -> bytes | None:
         return self.boot_id if path == _BOOT_ID_FILE else super().read_file(path)
 
-    def _check_running(self) -> None:
+    def check_running(self) -> None:
         try:
-            super()._check_running()
+            super().check_running()
         except SimCrash:
             self.on_stopped()
             raise
@@ -152,7 +153,7 @@ class SimHost:
         """The device does not answer for that time; what needs no device goes on."""
         if self.loop is not None and not self.loop.is_dead:
             self._note(f"disk stall {for_ms}")
-            self.loop.hold_work(self._world.scheduler.now_ns + for_ms * NS_PER_MS)
+            self.loop.workers.hold(self._world.scheduler.now_ns + for_ms * NS_PER_MS)
 
     def wipe_disk(self) -> None:
         """Take the machine's power, and give it back with an empty disk."""

@@ -5,8 +5,8 @@ one connection. Bytes of a pipe arrive in the order in which they were sent, who
 guarantees; what is sent while the link is down stays on the way and arrives some time after it is up again, as a
 retransmission would. Different pipes overtake each other freely.
 
-Invariants: (N1) a pipe delivers what was put into it, in order, without gap or repeat, or breaks off; (N2) a sender
-learns nothing about a cut but by silence and, after `GIVE_UP_NS`, by a timeout.
+Invariants: (SIM-9) a pipe delivers what was put into it, in order, without gap or repeat, or breaks off; (SIM-10) a
+sender learns nothing about a cut but by silence and, after `GIVE_UP_NS`, by a timeout.
 """
 
 import zlib
@@ -134,15 +134,15 @@ class Pipe:
         self._patience: Alarm | None = None
         self._is_stalled = False
         self._is_broken = False
-        self._wants_room = False
+        self._wants_space = False
 
     @property
-    def room(self) -> int:
+    def free_bytes(self) -> int:
         """How many bytes the sender's kernel takes at the moment."""
         return 0 if self._is_broken else max(0, self._window_bytes - self._used_bytes)
 
     def send(self, data: bytes) -> None:
-        """Put bytes on the way; the sender has asked for `room`."""
+        """Put bytes on the way; the sender has asked for `free_bytes`."""
         self._used_bytes += len(data)
         drips = self._link.quality.drip_bytes is not None
         for piece in self._link.pieces(data):
@@ -154,11 +154,11 @@ class Pipe:
 
     def ask_for_room(self) -> None:
         """Have `on_room` called when there is some."""
-        self._wants_room = True
+        self._wants_space = True
 
     def taken(self, count: int) -> None:
         """The receiving process has read so much; the sender's kernel learns of it over the link back."""
-        if self._wants_room or not self._back.is_up:
+        if self._wants_space or not self._back.is_up:
             self._back.carry(lambda: self._acknowledged(count))
         else:
             self._used_bytes -= count
@@ -220,6 +220,6 @@ class Pipe:
     def _acknowledged(self, count: int) -> None:
         self._used_bytes -= count
         # Not for every few bytes, or pieces would get smaller and smaller; kernels avoid that too.
-        if self._wants_room and 2 * self.room >= self._window_bytes:
-            self._wants_room = False
+        if self._wants_space and 2 * self.free_bytes >= self._window_bytes:
+            self._wants_space = False
             self.on_room()

@@ -12,42 +12,38 @@ by the scheduler after a drawn delay, without a thread, and its result arrives a
 between the two. Everything else (readers on file descriptors, sockets, pipes, signals, TLS, child processes) raises
 SimEscape.
 
-Invariants: (L1) nothing of a dead loop runs: no callback, no `finally`, no finaliser, until the whole simulation is
-over and `bury` closes what is left; (L2) tasks are held by their loop and hash by their number, so neither the
+Invariants: (SIM-11) nothing of a dead loop runs: no callback, no `finally`, no finaliser, until the whole simulation is
+over and `bury` closes what is left; (SIM-12) tasks are held by their loop and hash by their number, so neither the
 garbage collector nor a set of tasks brings chance into a run.
 """
 
 import asyncio
-import logging
 from asyncio import events
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from contextvars import Context
-from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from typing_extensions import TypeVarTuple, Unpack
 
 from martlet.base.invariant import invariant
 from martlet.base.randomness import Randomness
-from sim.guard import SimEscape, real_world_refused
+from sim.guard import real_world_refused
+from sim.loop_network import NetworkedLoop
 from sim.ports import LocalTime, LoopNetwork, TrueTime
 from sim.randomness import SimRandomness
-from sim.refusals import RefusingLoop
 from sim.scheduler import NS_PER_SECOND, SimScheduler
 from sim.task import SimTask
-
-logger = logging.getLogger(__name__)
+from sim.workers import SimWorkers
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
-_ExceptionHandler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
 
 _TASKS_PRUNED_FROM: Final = 256
 
 
-class SimLoop(RefusingLoop):
+class SimLoop(NetworkedLoop):
     """The event loop of one simulated process."""
 
     def __init__(
@@ -60,34 +56,21 @@ class SimLoop(RefusingLoop):
         local_time: LocalTime | None = None,
         work_ns: tuple[int, int] = (20_000, 2_000_000),
     ) -> None:
-        self.name = name
+        super().__init__(scheduler, name, network)
         self.number = scheduler.register(self)
-        self.scheduler = scheduler
-        self.is_dead = False
         self.is_paused = False
-        self.unhandled: list[dict[str, Any]] = []
-        """What callbacks and forgotten tasks raised, as handed to the exception handler."""
-        self._randomness = randomness if randomness is not None else SimRandomness(f"loop {name}")
-        self._network = network
+        chance = randomness if randomness is not None else SimRandomness(f"loop {name}")
+        self.workers = SimWorkers(self, chance, work_ns)
         self._local_time = local_time if local_time is not None else TrueTime()
-        self._work_ns = work_ns
         self._ready: deque[asyncio.Handle] = deque()
         self._is_in_line = False
-        self._held_work: list[Callable[[], None]] = []
-        self._work_held_until_ns = 0
         self._tasks: list[SimTask[Any]] = []
         self._task_count = 0
         self._prune_at = _TASKS_PRUNED_FROM
         self._generators: list[AsyncGenerator[Any, Any]] = []
-        self._exception_handler: _ExceptionHandler | None = None
-        self._task_factory: Any = None
         self._closed = False
         self._stopping = False
         self._running = False
-        self._debug = False
-
-    def __repr__(self) -> str:
-        return f"<SimLoop {self.name}>"
 
     # --- the scheduler's calls
 
@@ -136,12 +119,13 @@ class SimLoop(RefusingLoop):
             return
         self.is_dead = True
         self._ready.clear()
-        self._held_work.clear()
+        self.workers.forget()
         self._leave_line()
 
     def pause(self) -> None:
         """Stop the process as SIGSTOP does: what becomes ready waits, time goes on without it."""
         self.is_paused = True
+        self.workers.pause()
         self._leave_line()
 
     def resume(self) -> None:
@@ -150,13 +134,7 @@ class SimLoop(RefusingLoop):
         self.is_paused = False
         if self._ready:
             self._join_line()
-        held, self._held_work = self._held_work, []
-        for work in held:
-            work()
-
-    def hold_work(self, until_ns: int) -> None:
-        """Work handed to threads gets nowhere before that moment: the device does not answer."""
-        self._work_held_until_ns = max(self._work_held_until_ns, until_ns)
+        self.workers.resume()
 
     def bury(self) -> None:
         """After the simulation: unwind what the process left behind, with this loop dead so that it has no effect."""
@@ -253,122 +231,12 @@ class SimLoop(RefusingLoop):
             self._prune_at = max(_TASKS_PRUNED_FROM, 2 * len(self._tasks))
         return task
 
-    def set_task_factory(self, factory: Any) -> None:
-        self._task_factory = factory
-
-    def get_task_factory(self) -> Any:
-        return self._task_factory
-
     # --- work for threads, without threads
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[_Ts]], _T], *args: *_Ts
     ) -> asyncio.Future[_T]:
-        future: asyncio.Future[_T] = self.create_future()
-        if not self.is_dead:
-            self._begin_work(lambda: self._do_work(future, lambda: func(*args)))
-        return future
-
-    def _begin_work(self, work: Callable[[], None]) -> None:
-        shortest, longest = self._work_ns
-        begin_ns = max(self.scheduler.now_ns, self._work_held_until_ns)
-        delay_ns = shortest + self._randomness.below(longest - shortest + 1)
-        self.scheduler.alarm_at(begin_ns + delay_ns, lambda: self._may_run(work))
-
-    def _may_run(self, work: Callable[[], None]) -> None:
-        if self.is_paused:
-            self._held_work.append(work)
-        elif not self.is_dead:
-            work()
-
-    def _do_work(self, future: asyncio.Future[_T], call: Callable[[], _T]) -> None:
-        try:
-            result = call()
-        except BaseException as error:  # noqa: BLE001 - it is the caller's, as in a real pool
-            # A future refuses StopIteration, which would end the coroutine that awaits it.
-            stops = isinstance(error, StopIteration)
-            failure = RuntimeError("work for a thread raised StopIteration") if stops else error
-            self._begin_work(lambda: self._deliver(future, partial(future.set_exception, failure)))
-        else:
-            self._begin_work(lambda: self._deliver(future, partial(future.set_result, result)))
-
-    def _deliver(self, future: asyncio.Future[_T], settle: Callable[[], None]) -> None:
-        self.call_soon(lambda: None if future.done() else settle())
-
-    def set_default_executor(self, executor: Executor) -> None:
-        """Accepted and not used: all work is simulated."""
-
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncio's own
-        """There is none."""
-
-    # --- the network
-
-    async def create_connection(  # type: ignore[override]
-        self,
-        protocol_factory: Callable[[], asyncio.BaseProtocol],
-        host: str | None = None,
-        port: int | None = None,
-        *,
-        ssl: object = None,
-        sock: object = None,
-        **options: object,
-    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        if ssl or sock is not None or host is None or port is None:
-            raise SimEscape("the simulated network connects by host and port, without TLS")
-        pair = await self._have_network().connect(self, protocol_factory, host, port)
-        return cast(tuple[asyncio.Transport, asyncio.BaseProtocol], pair)
-
-    async def create_server(  # type: ignore[override]
-        self,
-        protocol_factory: Callable[[], asyncio.BaseProtocol],
-        host: object = None,
-        port: int | None = None,
-        *,
-        ssl: object = None,
-        sock: object = None,
-        start_serving: bool = True,
-        **options: object,
-    ) -> asyncio.AbstractServer:
-        if ssl:
-            raise SimEscape("the simulated network has no TLS")
-        where = sock if sock is not None else (host, port or 0)
-        return self._have_network().listen(self, protocol_factory, where, start=start_serving)
-
-    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
-        """Names of simulated hosts are their addresses."""
-        return [(2, 1, 6, "", (host, int(port or 0)))]
-
-    def _have_network(self) -> LoopNetwork:
-        if self._network is None:
-            raise SimEscape(f"{self.name} has no simulated network")
-        return self._network
-
-    # --- failures
-
-    def set_exception_handler(self, handler: _ExceptionHandler | None) -> None:
-        self._exception_handler = handler
-
-    def get_exception_handler(self) -> _ExceptionHandler | None:
-        return self._exception_handler
-
-    def default_exception_handler(self, context: dict[str, Any]) -> None:
-        logger.error("%s: %s", self.name, context.get("message"), exc_info=context.get("exception"))
-
-    def call_exception_handler(self, context: dict[str, Any]) -> None:
-        if self.is_dead:
-            return
-        self.unhandled.append(context)
-        self.scheduler.note(self.name, f"unhandled {type(context.get('exception')).__name__}")
-        if self._exception_handler is None:
-            self.default_exception_handler(context)
-        else:
-            self._exception_handler(self, context)
-
-    def get_debug(self) -> bool:
-        return self._debug
-
-    def set_debug(self, enabled: bool) -> None:
-        self._debug = enabled
+        return self.workers.submit(lambda: func(*args))
 
     # --- running this loop alone, as asyncio.Runner does
 
@@ -413,9 +281,9 @@ class SimLoop(RefusingLoop):
             await generator.aclose()
 
     def generator_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """Nobody holds an unfinished asynchronous generator any more: close it, as every loop does."""
+        """Nothing holds an unfinished asynchronous generator any more: close it, as every loop does."""
         if self.is_dead:
-            # A finaliser is called once, so when this list goes nobody asks again: its `finally` never runs.
+            # A finaliser is called once, so when this list goes it is not asked again: its `finally` never runs.
             self._generators.append(generator)
         elif not self._closed:
             self.create_task(generator.aclose(), name="close-dropped-generator")
@@ -426,7 +294,7 @@ class SimLoop(RefusingLoop):
 
 
 def _first_ns_at(when: float) -> int:
-    """The first nanosecond at which `time()` is not below `when`, so that whoever compares finds it due."""
+    """The first nanosecond at which `time()` is not below `when`, so that a comparison finds it due."""
     when_ns = int(when * NS_PER_SECOND)
     while when_ns / NS_PER_SECOND < when:
         when_ns += 1

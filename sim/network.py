@@ -5,9 +5,9 @@ drawn per packet from a stream of their own. Connecting takes a round trip and n
 one of them, or without power at the other side, it hangs until the caller's patience or the kernel's ends.
 
 Faults: `cut` and `cut_one_way` (and `heal`, `heal_all`), `isolate`, `reset` (every connection between two machines
-breaks), `refuse` (a port answers as if nobody listened), `slow_drip`, `link(...).quality` for anything else. What
+breaks), `refuse` (a port answers as if nothing listened), `slow_drip`, `link(...).quality` for anything else. What
 happens to connections when a process or a machine dies is `process_died` and `power_lost`; a connection whose other
-side lost power is half-open until somebody sends.
+side lost power is half-open until one side sends.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from sim.server import SimServer, SimServerSocket
 from sim.transport import SimSocket, SimTransport, SocketName
 
 if TYPE_CHECKING:
-    from sim.loop import SimLoop
+    from sim.loop_settings import LoopSettings
 
 _Factory = Callable[[], asyncio.BaseProtocol]
 
@@ -95,7 +95,7 @@ class SimNetwork:
         self.cut_one_way(other, one)
 
     def isolate(self, name: str) -> None:
-        """Nobody else reaches the machine, nor it anybody."""
+        """No other machine reaches this one, nor it any other."""
         for other in self._machines:
             if other != name:
                 self.cut(name, other)
@@ -121,7 +121,7 @@ class SimNetwork:
                         end.transport.kernel_has_news()
 
     def refuse(self, name: str, port: int, *, refused: bool = True) -> None:
-        """New connections to the port are refused, as if nobody listened there; `refused=False` ends that."""
+        """New connections to the port are refused, as if nothing listened there; `refused=False` ends that."""
         (self._refused.add if refused else self._refused.discard)((name, port))
 
     def slow_drip(self, source: str, target: str, drip_bytes: int | None, interval_ms: int = 1) -> None:
@@ -171,7 +171,7 @@ class SimNetwork:
                 machine.next_free_port += 1
             port = machine.next_free_port
             machine.next_free_port += 1
-        # As with SO_REUSEADDR on Linux: several may hold a port while nobody listens on it.
+        # As with SO_REUSEADDR on Linux: several may hold a port while nothing listens on it.
         if port in machine.listening and machine.listening[port].accepts:
             raise OSError(errno.EADDRINUSE, f"address already in use: {name}:{port}")
 
@@ -183,7 +183,7 @@ class SimNetwork:
         machine.listening[port] = bound
         return bound
 
-    async def connect(self, loop: "SimLoop", name: str, factory: _Factory, host: str, port: int) -> Any:
+    async def connect(self, loop: "LoopSettings", name: str, factory: _Factory, host: str, port: int) -> Any:
         target = name if host in _LOCAL else host
         if target not in self._machines:
             raise socket.gaierror(socket.EAI_NONAME, f"no simulated machine is called {host!r}")
@@ -236,7 +236,7 @@ class _Dial:
     def __init__(
         self,
         network: SimNetwork,
-        loop: "SimLoop",
+        loop: "LoopSettings",
         client: _Machine,
         server: _Machine,
         port: int,
@@ -295,7 +295,7 @@ class _Dial:
         self._loop.call_soon(settle)
 
     def give_up(self) -> None:
-        """Nobody waits for the connection any more: should it come about, it ends at once."""
+        """No caller waits for the connection any more: should it come about, it ends at once."""
         if self._reached.done() and not self._reached.cancelled() and self._reached.exception() is None:
             self._reached.result().close()
 
@@ -311,10 +311,10 @@ class MachineNetwork:
         """Take a port without serving it yet, as a bound socket does; for `create_server(sock=…)`."""
         return self._network.bind(self.name, host, port)
 
-    async def connect(self, loop: "SimLoop", factory: _Factory, host: str, port: int) -> Any:
+    async def connect(self, loop: "LoopSettings", factory: _Factory, host: str, port: int) -> Any:
         return await self._network.connect(loop, self.name, factory, host, port)
 
-    def listen(self, loop: "SimLoop", factory: _Factory, where: object, *, start: bool) -> SimServer:
+    def listen(self, loop: "LoopSettings", factory: _Factory, where: object, *, start: bool) -> SimServer:
         if isinstance(where, SimServerSocket):
             bound = [where]
         elif isinstance(where, tuple):

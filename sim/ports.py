@@ -5,18 +5,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from sim.loop import SimLoop
+    from sim.loop_settings import LoopSettings
 
 
 class LoopNetwork(Protocol):
     """The network as one process sees it."""
 
-    async def connect(self, loop: "SimLoop", factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Any:
+    async def connect(
+        self, loop: "LoopSettings", factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    ) -> Any:
         """Return (transport, protocol) once connected, or raise what a socket would."""
         ...
 
     def listen(
-        self, loop: "SimLoop", factory: Callable[[], asyncio.BaseProtocol], where: object, *, start: bool
+        self, loop: "LoopSettings", factory: Callable[[], asyncio.BaseProtocol], where: object, *, start: bool
     ) -> asyncio.AbstractServer:
         """Listen at (host, port) or on something bound before."""
         ...

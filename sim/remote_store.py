@@ -67,7 +67,7 @@ class StoreServer:
         self._held_clients: list[str] = []
         self._commit_faults: deque[tuple[CommitFault, str]] = deque()
         self._lease_alarm: Alarm | None = None
-        # The state tells whoever waits by `set()`; one listener here keeps the order of all who wait.
+        # The state wakes those who wait by `set()`; one listener here keeps the order of all who wait.
         self.state.moved.add(cast(asyncio.Event, _Moved(self._answer_polls)))
 
     def stop(self) -> None:
@@ -81,7 +81,7 @@ class StoreServer:
         self.end_leases()
 
     def end_leases(self) -> None:
-        """End what has run out and look again when the next one does."""
+        """End what has run out and check again when the next one does."""
         if self.is_up:
             self.state.end_expired_leases(self._clock.now_ms())
         next_ms = self.state.next_expiry_ms()
@@ -109,11 +109,11 @@ class StoreServer:
         self._answer_polls()
 
     def break_watches(self) -> None:
-        """Every watch ends with an error; whoever watched has to begin again where it was."""
+        """Every watch ends with an error; the watcher has to begin again where it was."""
         self._scheduler.note(STORE_NAME, "break watches")
         polls, self._polls = self._polls, []
-        for look in polls:
-            look(StoreUnavailable("the watch was broken off"))
+        for poll in polls:
+            poll(StoreUnavailable("the watch was broken off"))
 
     def heal(self) -> None:
         """No fault from now on; what was lost stays lost."""
@@ -166,7 +166,7 @@ class StoreServer:
         """Answer with what came after the revision, as soon as there is something, or with nothing after a while."""
         is_answered = False
 
-        def look(broken: StoreError | None = None, *, is_last: bool = False) -> None:
+        def poll(broken: StoreError | None = None, *, is_last: bool = False) -> None:
             nonlocal is_answered
             if is_answered or not self.is_up:
                 return
@@ -182,17 +182,17 @@ class StoreServer:
                 is_answered = True
                 answer(found)
             else:
-                self._polls.append(look)
+                self._polls.append(poll)
 
-        look()
+        poll()
         if not is_answered:
             wait_ms = min(_POLL_MS, self.answer_wait_ms // 2)
-            self._scheduler.alarm_in(wait_ms * NS_PER_MS, lambda: look(is_last=True))
+            self._scheduler.alarm_in(wait_ms * NS_PER_MS, lambda: poll(is_last=True))
 
     def _answer_polls(self) -> None:
         polls, self._polls = self._polls, []
-        for look in polls:
-            look()
+        for poll in polls:
+            poll()
 
 
 class _Moved:

@@ -1,7 +1,7 @@
-"""Bits that change on a disk while its broker is down, in one run of three; and which copies are not mended yet.
+"""Bits that change on a disk while its broker is down, in one run of three; and which replicas are not mended yet.
 
 The draws are of a stream of their own, so that runs without rot stay what they were. A bit changes where a checksum
-covers it. The broker is killed for it: what a process wrote itself it does not look at again for a week.
+covers it. The broker is killed for it: what a process wrote itself it does not read again for a week.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from martlet.base.errors import ApiError
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.wire.batch import iterate_batches
-from sim.disk import SimContent
+from sim.disk_content import SimContent
 from sim.simulated_broker import log_directory
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def batches_before_a_tear(content: bytes) -> Iterator[tuple[int, int]]:
 
 
 class Rot:
-    """One per run; tells the ghost which brokers have a copy less than they seem to."""
+    """One per run; tells the ghost which brokers have a replica less than they seem to."""
 
     def __init__(self, run: "ClusterRun") -> None:
         self.run = run
@@ -39,7 +39,7 @@ class Rot:
 
     @property
     def is_left(self) -> bool:
-        """Whether a copy is damaged, or not in sync again since."""
+        """Whether a replica is damaged, or not in sync again since."""
         return any(self._is_rotten(broker) for broker in self.run.brokers)
 
     def plan(self, begin_ms: int, end_ms: int) -> None:
@@ -58,7 +58,8 @@ class Rot:
         partition, path, bit = found
         run.stay_down(broker, run.world.now_ms + draw(_DOWN_MS_MAX))
         run.brokers[broker].crash(power_loss=False)
-        self._rotten[broker, partition] = run.brokers[broker].disk.rot(path, bit)
+        content = self._rotten[broker, partition] = run.brokers[broker].disk.content(path)
+        content.rot(bit)
         run.faults.struck.append(f"{run.world.now_ms} rot {broker}: bit {bit} of {path}")
         run.world.scheduler.note("fault", f"rot {broker} {bit}")
 
@@ -84,7 +85,7 @@ class Rot:
         return any(key[0] == broker for key in self._rotten)
 
     def _is_mended(self, broker: BrokerId, partition: TopicPartition) -> bool:
-        """Whether the damaged file, or that part of it, is gone, and the copy is in sync."""
+        """Whether the damaged file, or that part of it, is gone, and the replica is in sync."""
         node, files = (
             self._rotten[broker, partition],
             self.run.brokers[broker].disk.files(log_directory(broker, partition)),

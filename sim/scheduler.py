@@ -3,12 +3,12 @@
 How it works: time is a whole number of nanoseconds and stands still while anything is ready. Every simulated process
 has an event loop of its own (`SimLoop`); the scheduler picks one that has something ready, by seeded chance when
 there are several, and lets it make one turn, exactly as a real loop would: everything that was ready when the turn
-began, first come first served. When nobody is ready, time jumps to the next timer. Besides the loops' timers
-there are *alarms*, which belong to no process: the wire, the device behind a disk, whoever causes faults.
+began, first come first served. When no loop is ready, time jumps to the next timer. Besides the loops' timers
+there are *alarms*, which belong to no process: the wire, the device behind a disk, faults.
 
-Invariants: (V1) within one loop callbacks run in the order in which they became ready, which is what asyncio promises,
-so chance decides only between processes; (V2) timers fire in the order of their time and, at the same time, in that
-in which they were set; (V3) the same seed and the same calls give the same run.
+Invariants: (SIM-13) within one loop callbacks run in the order in which they became ready, which is what asyncio
+promises, so chance decides only between processes; (SIM-14) timers fire in the order of their time and, at the same
+time, in that in which they were set; (SIM-15) the same seed and the same calls give the same run.
 """
 
 import contextlib
@@ -75,7 +75,7 @@ class SimScheduler:
         self.steps = 0
         self.trace = trace if trace is not None else SimTrace()
         self.after_turn: Callable[[SimLoop], None] | None = None
-        """Told which process has just made a turn; for judges, who look and change nothing."""
+        """Called with the process that has just made a turn; for judges, which read and change nothing."""
         self._randomness = randomness
         self._shuffle = shuffle
         self._steps_max = steps_max
@@ -203,7 +203,7 @@ class SimScheduler:
         loop = events._get_running_loop()  # noqa: SLF001
         if isinstance(loop, RefusingLoop):
             # By id, because a weak reference is gone when the finaliser wants to know; one that has ended leaves its
-            # entry to whoever gets its id.
+            # entry to the loop that gets its id.
             self._generator_loops[id(generator)] = cast("SimLoop", loop)
 
     def _generator_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:

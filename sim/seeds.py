@@ -66,11 +66,11 @@ def run_many(first: int, count: int, jobs: int, *, single: bool = False) -> Iter
             yield from _run_some(range(seed, seed + 1), single)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        portions = [
+        chunks = [
             range(start, min(start + _SEEDS_PER_TASK, first + count))
             for start in range(first, first + count, _SEEDS_PER_TASK)
         ]
-        for results in pool.map(_run_some, portions, [single] * len(portions)):
+        for results in pool.map(_run_some, chunks, [single] * len(chunks)):
             yield from results
 
 
@@ -134,9 +134,9 @@ def _show(first: int, count: int, *, single: bool) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="./dev sim", description="Runs the brokers in the deterministic simulator.")
-    parser.add_argument("--seeds", type=int, default=300, help="how many; 300 unless told otherwise")
-    parser.add_argument("--first", type=int, default=0, help="the first seed; 0 unless told otherwise")
-    parser.add_argument("--jobs", type=int, default=2, help="processes at once; 2 unless told otherwise")
+    parser.add_argument("--seeds", type=int, default=300, help="how many; 300 by default")
+    parser.add_argument("--first", type=int, default=0, help="the first seed; 0 by default")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at once; 2 by default")
     parser.add_argument("--single", action="store_true", help="one broker alone instead of a cluster")
     parser.add_argument("--verbose", action="store_true", help="print faults, violations and the brokers' own words")
     asked = parser.parse_args(arguments)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sim.transport import SimSocket, SimTransport, SocketName
 
 if TYPE_CHECKING:
-    from sim.loop import SimLoop
+    from sim.loop_settings import LoopSettings
 
 
 class SimServerSocket:
@@ -42,7 +42,7 @@ class SimServer(asyncio.AbstractServer):
     """What `loop.create_server` returns; `wait_closed` waits for the connections too, as Python 3.12 and uvloop do."""
 
     def __init__(
-        self, loop: "SimLoop", factory: Callable[[], asyncio.BaseProtocol], sockets: Sequence[SimServerSocket]
+        self, loop: "LoopSettings", factory: Callable[[], asyncio.BaseProtocol], sockets: Sequence[SimServerSocket]
     ) -> None:
         self._loop = loop
         self._factory = factory
@@ -108,7 +108,7 @@ class _ServedTransport(SimTransport):
     """A transport that tells its server when it is gone."""
 
     def __init__(
-        self, loop: "SimLoop", socket: SimSocket, protocol: asyncio.BaseProtocol, on_end: Callable[[], None]
+        self, loop: "LoopSettings", socket: SimSocket, protocol: asyncio.BaseProtocol, on_end: Callable[[], None]
     ) -> None:
         super().__init__(loop, socket, protocol)
         self._on_end = on_end

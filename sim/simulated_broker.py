@@ -55,7 +55,7 @@ def log_directory(broker: int, partition: TopicPartition) -> str:
 
 
 class StopRequest:
-    """What SIGTERM is to a real process: whoever runs the broker waits for it."""
+    """What SIGTERM is to a real process: the code that runs the broker waits for it."""
 
     def __init__(self, host: SimHost) -> None:
         self._host = host

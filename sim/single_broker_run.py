@@ -4,8 +4,8 @@ A publisher sends numbered messages with acks=all and idempotence, a tail reader
 kills, power losses, crashes at a drawn disk change, clean stops, failing syncs and writes, pauses, clock jumps, network
 cuts, resets, drips and store outages. Then all heals, what is left is delivered, and everything is read back.
 
-The promise that is judged: what was acknowledged is there at the offset told, exactly once; what was not
-acknowledged is there at most once; per partition messages are in the order of sending; nobody ever read anything
+The promise that is judged: what was acknowledged is there at the offset answered, exactly once; what was not
+acknowledged is there at most once; per partition messages are in the order of sending; no reader ever got anything
 that is not there in the end.
 """
 
@@ -39,7 +39,7 @@ Place = tuple[int, int]
 
 @dataclass
 class Ledger:
-    """What the clients were told and saw; filled from inside the simulation, judged afterwards."""
+    """What the clients were answered and saw; filled from inside the simulation, judged afterwards."""
 
     sent: list[int] = field(default_factory=list)
     acknowledged: dict[int, Place] = field(default_factory=dict)
@@ -162,11 +162,11 @@ class SingleBrokerRun:
 
     async def _settle(self, number: int, delivery: Delivery) -> None:
         try:
-            told = await delivery
+            delivered = await delivery
         except (ApiError, ClientError):
             return
-        if told.offset >= 0:
-            self.ledger.acknowledged[number] = (told.partition, told.offset)
+        if delivered.offset >= 0:
+            self.ledger.acknowledged[number] = (delivered.partition, delivered.offset)
 
     async def follow(self) -> None:
         """Read along, whatever happens."""

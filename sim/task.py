@@ -7,7 +7,7 @@ from contextvars import Context
 from types import CoroutineType
 from typing import Any, Final, TypeVar, cast
 
-from sim.disk import SimCrash
+from sim.failing_device import SimCrash
 
 _T = TypeVar("_T")
 

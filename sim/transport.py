@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from sim.link import Pipe, Signal
 
 if TYPE_CHECKING:
-    from sim.loop import SimLoop
+    from sim.loop_settings import LoopSettings
 
 SocketName = tuple[str, int]
 
@@ -62,7 +62,7 @@ class SimSocket:
         self._tell_reader()
 
     def _arrived_too_late(self, piece: bytes | Signal) -> None:
-        """A kernel that knows no such connection says so, unless nobody is there to say anything."""
+        """A kernel that knows no such connection says so, unless no kernel runs there."""
         if piece is Signal.RESET:
             return
         if not self.machine_is_up:
@@ -89,7 +89,7 @@ class SimSocket:
         """Take as much as fits and return how much that was; raises what the connection died of."""
         if self.error is not None:
             raise self.error
-        count = min(len(data), self.outgoing.room)
+        count = min(len(data), self.outgoing.free_bytes)
         if count:
             self.outgoing.send(bytes(data[:count]))
         if count < len(data):
@@ -121,12 +121,12 @@ class SimSocket:
             self.received.clear()
 
     def fail(self, error: OSError) -> None:
-        """The connection is dead for this end; the process learns of it when it next looks."""
+        """The connection is dead for this end; the process learns of it at its next call."""
         self.error = self.error or error
         self.outgoing.break_off()
 
     def vanish(self) -> None:
-        """The machine lost power: nobody is told anything."""
+        """The machine lost power: its peers hear nothing."""
         self.is_open = False
         self.is_gone = True
         self.machine_is_up = False
@@ -135,7 +135,7 @@ class SimSocket:
         self.outgoing.lose_tail()
 
     def machine_is_back(self) -> None:
-        """The machine runs again and knows nothing of this connection; a peer that still sends is told so."""
+        """The machine runs again and knows nothing of this connection; a peer that still sends gets a reset."""
         if self.is_gone:
             self.machine_is_up = True
             if self._owes_answer:
@@ -145,7 +145,7 @@ class SimSocket:
 class SimTransport(asyncio.Transport):
     """A process' view of a connection."""
 
-    def __init__(self, loop: "SimLoop", socket: SimSocket, protocol: asyncio.BaseProtocol) -> None:
+    def __init__(self, loop: "LoopSettings", socket: SimSocket, protocol: asyncio.BaseProtocol) -> None:
         super().__init__({"peername": socket.peer, "sockname": socket.local})
         self._loop = loop
         self._socket = socket

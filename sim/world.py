@@ -7,10 +7,10 @@ disks and store, made between runs, by alarms (`at_ms`), or by a process of the 
 Randomness comes in separate streams (scheduler, network per link, disk per host, work per process, workload), each
 derived from the seed and its name, so that one more draw in one place leaves the others as they were.
 
-Invariants: (W1) the same seed and program give the same trace hash, in every process and under every hash seed; (W2)
-nothing inside touches the real world; (W3) a crashed process runs nothing, and what it left behind is closed only
-when the world ends. The garbage collector is off while a world is open: finalisers must not come at moments that
-depend on what else the process has done.
+Invariants: (SIM-16) the same seed and program give the same trace hash, in every process and under every hash seed;
+(SIM-17) nothing inside touches the real world; (SIM-18) a crashed process runs nothing, and what it left behind is
+closed only when the world ends. The garbage collector is off while a world is open: finalisers must not come at moments
+that depend on what else the process has done.
 """
 
 import gc
@@ -48,7 +48,7 @@ class SimWorld:
         self.seed = seed
         self.randomness = SimRandomness(f"world {seed}")
         self.workload = self.randomness.stream("workload")
-        """For whoever writes a test: what to do when, which faults."""
+        """For tests: what to do when, which faults."""
         self.trace = SimTrace(keep_all=keep_trace)
         self.scheduler = SimScheduler(
             self.randomness.stream("scheduler"), self.trace, shuffle=shuffle, steps_max=steps_max

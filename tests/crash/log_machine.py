@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from bench.crash.history import History, Kind, Name, ReadMessage, value_of, violations
-from sim.disk import SimCrash, SimDisk
+from sim.disk import SimDisk
+from sim.failing_device import SimCrash
 from sim.randomness import SimRandomness
 
 from martlet.base.errors import ApiError

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
-from sim.disk import SimCrash, SimDisk
+from sim.disk import SimDisk
+from sim.failing_device import SimCrash
 from sim.randomness import SimRandomness
 
 from martlet.base.ids import TopicId, TopicPartition

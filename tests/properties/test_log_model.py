@@ -13,7 +13,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from sim.disk import SimCrash, SimDisk
+from sim.disk import SimDisk
+from sim.failing_device import SimCrash
 from sim.randomness import SimRandomness
 
 from martlet.base.errors import ApiError, DiskFull, ErrorCode
@@ -427,7 +428,7 @@ class LogModel(RuleBasedStateMachine):
         return found
 
     def check_epochs(self) -> None:
-        """The epochs that have records are those in the batches (I12)."""
+        """The epochs that have records are those in the batches (REP-12)."""
         entries = self.log.epochs.entries
         ends = [entry.start_offset for entry in entries[1:]] + [self.log.end_offset]
         with_records = [entry for entry, end in zip(entries, ends, strict=False) if end > entry.start_offset]

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from sim.disk import SimCrash
+from sim.failing_device import SimCrash
 
 from martlet.base.disk import Disk, SystemDisk
 from martlet.base.ids import TopicId, TopicPartition

@@ -4,7 +4,8 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from sim.disk import SimCrash, SimDisk
+from sim.disk import SimDisk
+from sim.failing_device import SimCrash
 
 from martlet.base.errors import ApiError, InvariantViolation, StorageFailure
 from martlet.base.ids import TopicId, TopicPartition

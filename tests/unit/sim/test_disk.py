@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 from sim.clock import SimClock
-from sim.disk import SimCrash, SimDisk
+from sim.disk import SimDisk
+from sim.failing_device import SimCrash
 from sim.randomness import SimRandomness
 
 from martlet.base.errors import DiskFull, StorageFailure
@@ -249,7 +250,8 @@ def test_damage_at_rest_is_there_after_a_crash_too() -> None:
 def test_what_has_rotted_is_remembered_as_it_was_written() -> None:
     disk = disk_with_directory()
     synced_file(disk, b"abcd")
-    node = disk.rot("d/f", 8 * 2)
+    node = disk.content("d/f")
+    node.rot(8 * 2)
     disk.open("d/f").append(b"ef")
     assert disk.read_file("d/f") == b"abbdef"
     assert (bytes(node.as_written()), bytes(node.as_written(durable=True))) == (b"abcdef", b"abcd")

@@ -6,7 +6,7 @@ import gc
 from collections.abc import AsyncIterator
 
 import pytest
-from sim.disk import SimCrash
+from sim.failing_device import SimCrash
 from sim.host import SimHost
 from sim.world import SimTimeout, SimWorld
 
