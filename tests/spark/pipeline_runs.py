@@ -7,10 +7,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from martlet.spark.pipelines.catalogue import READY
-from martlet.spark.pipelines.run import PipelineRun, RunOptions
-from martlet.spark.pipelines.run_directory import RunDirectory
-from martlet.spark.pipelines.run_status import RunState, RunStatus
-from martlet.spark.pipelines.runner import Runner
+from martlet.spark.pipelines.flows import PipelineRun, RunOptions
+from martlet.spark.pipelines.state_directory import RunDirectory
+from martlet.spark.pipelines.status import RunState, RunStatus
+from martlet.spark.pipelines.supervisor import Runner
 
 
 class PipelineRuns:

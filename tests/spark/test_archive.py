@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from martlet.spark.pipelines.archive import DATE
 from martlet.spark.pipelines.lake.data_file import FilesWriter, staging_folder
-from martlet.spark.pipelines.lake.table import open_table
+from martlet.spark.pipelines.lake.layouts import open_table
 from martlet.spark.pipelines.replay import read_archive
-from martlet.spark.pipelines.run_status import RunState
+from martlet.spark.pipelines.status import RunState
 from tests.spark.pipeline_runs import PipelineRuns, forget
 from tests.spark.topics import Message, Topics
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from martlet.spark.pipelines.cdc import read_table
 from martlet.spark.pipelines.columns import parse_columns
 from martlet.spark.pipelines.lake import parquet_table
-from martlet.spark.pipelines.run_status import RunState
+from martlet.spark.pipelines.status import RunState
 from tests.spark.pipeline_runs import PipelineRuns, forget
 from tests.spark.topics import Message, Topics
 
@@ -60,8 +60,8 @@ def test_the_table_holds_the_last_state_of_each_key_after_updates_and_deletes(
 def test_the_log_of_a_merged_table_does_not_grow_with_every_batch(
     spark: SparkSession, topics: Topics, pipelines: PipelineRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_table, "_FOLD_ENTRIES_MIN", 2)
-    monkeypatch.setattr(parquet_table, "_UNFOLDED_BATCHES", 2)
+    monkeypatch.setattr(parquet_table, "_CHECKPOINT_ENTRIES_MIN", 2)
+    monkeypatch.setattr(parquet_table, "_UNCHECKPOINTED_BATCHES", 2)
     topic, path = topics.new(), tmp_path / "accounts"
     topics.publish(topic, [change("u", row % 5, f"n{row}", 1.0)._replace(partition=0) for row in range(40)])
     pipelines.finish("cdc", messages_per_batch=5, topic=topic, to=str(path), columns=COLUMNS, buckets=2)

@@ -80,7 +80,7 @@ def test_a_running_stream_whose_topic_is_deleted_stops_with_the_sentence_and_soo
     with pytest.raises(StreamingQueryException) as caught:
         query.awaitTermination(60)
     assert time.monotonic() - deleted_at < 30
-    said = f"topic '{name}' was deleted and made anew" if made_anew else f"topic '{name}' was being read and is not"
+    said = f"topic '{name}' was deleted and recreated" if made_anew else f"topic '{name}' was being read and is not"
     assert said in str(caught.value)
     assert len(collected.rows) == 5
 
@@ -97,7 +97,7 @@ def test_a_topic_that_vanishes_while_an_idle_stream_waits_is_missed_at_the_secon
             # More than there was: by offsets alone the new messages would go on where the old ones ended.
             topics.new(name=name)
             topics.fill(name, 8)
-        with pytest.raises(MessagesLost, match="made anew" if made_anew else "is not there any more"):
+        with pytest.raises(MessagesLost, match="recreated" if made_anew else "is not there any more"):
             ask_until_it_changes(stream, start)
 
 
@@ -139,7 +139,7 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(topics: Topics) -> None:
     topics.delete(name)
     topics.new(name=name)
     topics.fill(name, 8)
-    with pytest.raises(MessagesLost, match="was deleted and made anew since the last micro-batch"):
+    with pytest.raises(MessagesLost, match="was deleted and recreated since the last micro-batch"):
         reader(topics, subscribe=name).latestOffset(start, ALL)
     careless = reader(topics, subscribe=name, failOnDataLoss="false")
     end = careless.latestOffset(start, ALL)

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from martlet.base.ids import TopicPartition
-from martlet.spark.pipelines.lake.table import open_table
+from martlet.spark.pipelines.lake.layouts import open_table
 from tests.spark.pipeline_runs import PipelineRuns
 from tests.spark.topics import Message, Topics
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from bench.spark.cluster import SparkCluster
 
-from martlet.spark.pipelines.lake.table import open_table
+from martlet.spark.pipelines.lake.layouts import open_table
 from martlet.spark.pipelines.shipping import FOLDER
 from martlet.testing.running_broker import RunningBroker
 from tests.spark.test_archive import two_days

@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from martlet.spark.pipelines.run_status import RunState
+from martlet.spark.pipelines.status import RunState
 from tests.spark.pipeline_runs import PipelineRuns
 from tests.spark.topics import Message, Topics
 

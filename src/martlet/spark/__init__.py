@@ -11,12 +11,12 @@
     push_down.py        filters that narrow offset ranges
     planning.py         all of the above against a live cluster: the driver's half of reading
     batch_reader.py, stream_reader.py   Spark's two readers
-    range_reading.py, record_columns.py the tasks' half: fetch a range, decode it into Arrow
-    writers.py, publishing.py, row_columns.py   Spark's two writers: Arrow into the producer
+    range_reading.py, arrow_from_records.py the tasks' half: fetch a range, decode it into Arrow
+    writers.py, publishing.py, records_from_arrow.py   Spark's two writers: Arrow into the producer
     blocking.py         an event loop for code that is not asyncio
     progress.py         lag, out of what Spark reports about a query
 
 Nothing is imported here, so that naming one of these costs only that one. Where things run: Spark asks the *planner*,
-a Python process beside the driver, for offsets and ranges; *tasks* run in Python workers on the executors. They share
+a Python process next to the driver, for offsets and ranges; *tasks* run in Python workers on the executors. They share
 nothing but pickled options and ranges, so readers and writers hold plain values and connect when they are used.
 """

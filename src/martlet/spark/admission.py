@@ -1,11 +1,11 @@
-"""How much of what is there goes into the next micro-batch: at most so many messages, shared fairly among partitions.
+"""How much of what is there goes into the next micro-batch: at most N messages, shared fairly among partitions.
 
 Rules: pure; positions in, positions out.
 
 Invariants:
-1. No partition's end goes back before its beginning, nor beyond its latest offset.
-2. All partitions together are given at most the limit, and exactly the limit where more is there.
-3. As long as messages wait and the limit is positive, some are admitted.
+SPK-1 No partition's end goes back before its beginning, nor beyond its latest offset.
+SPK-2 All partitions together are given at most the limit, and exactly the limit where more is there.
+SPK-3 As long as messages wait and the limit is positive, some are admitted.
 
 Proved by: tests/unit/spark/test_admission.py
 """

@@ -1,9 +1,9 @@
 """Reading a batch: the reader that Spark makes for `spark.read.format("martlet")`.
 
-Where things run: `pushFilters` and `partitions` in a planner process beside the driver, `read` in tasks.
+Where things run: `pushFilters` and `partitions` in a planner process next to the driver, `read` in tasks.
 
 Invariants:
-1. The ranges are decided once, by `partitions`: a task that runs again reads the same messages.
+SPK-4 The ranges are decided once, by `partitions`: a task that runs again reads the same messages.
 
 Proved by: tests/spark/test_batch_reading.py
 """

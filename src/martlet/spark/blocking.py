@@ -6,8 +6,8 @@ workers, and a thread does not live on in a fork. Clusters are kept with it, so 
 connections.
 
 Invariants:
-1. A cluster is only used on the loop it was made on.
-2. A fork starts with neither loop nor clusters, whatever its parent had.
+SPK-5 A cluster is only used on the loop it was made on.
+SPK-6 A fork starts with neither loop nor clusters, whatever its parent had.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ _OF_PROCESS: dict[int, BlockingLoop] = {}
 
 
 def loop_of_process() -> BlockingLoop:
-    """The loop of this process (I2)."""
+    """The loop of this process (SPK-6)."""
     process = os.getpid()
     if process not in _OF_PROCESS:
         _OF_PROCESS.clear()

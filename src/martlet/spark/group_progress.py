@@ -1,7 +1,7 @@
 """What a stream has processed, committed to a consumer group, so that its lag is seen like any consumer's.
 
 Invariants:
-1. Nothing that goes wrong here reaches the query; it is logged, once for each kind of trouble.
+SPK-7 Nothing that goes wrong here reaches the query; it is logged, once for each kind of trouble.
 """
 
 import asyncio

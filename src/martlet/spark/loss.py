@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from martlet.base.ids import TopicPartition
 from martlet.spark.stream_offsets import StreamOffsets
 
-_WAYS_OUT = "start anew with a new checkpoint location, or set failOnDataLoss to false to go on without what is gone"
+_WAYS_OUT = "start again with a new checkpoint location, or set failOnDataLoss to false to go on without what is gone"
 
 
 def messages_gone(partition: TopicPartition, start: int, end: int, held: range) -> str:
     """Of `start` to before `end`, something is not in what the partition holds (any more)."""
     if start > held.stop:
         return (
-            f"{partition} was to be read from offset {start}, but ends at {held.stop}: it was cut, or the topic was "
-            f"made anew; {_WAYS_OUT}"
+            f"{partition} was to be read from offset {start}, but ends at {held.stop}: it was truncated, or the topic "
+            f"was recreated; {_WAYS_OUT}"
         )
     count = min(end, held.start) - start
     return (
@@ -35,11 +35,11 @@ def partitions_gone(partitions: Iterable[TopicPartition]) -> str:
     return f"{names} was being read and is not there any more, or no longer assigned; {_WAYS_OUT}"
 
 
-def topics_made_anew(topics: Iterable[str]) -> str:
+def topics_recreated(topics: Iterable[str]) -> str:
     """Topics that were being read have been deleted, and others have their names."""
     names = ", ".join(repr(topic) for topic in sorted(topics))
     return (
-        f"topic {names} was deleted and made anew since the last micro-batch, so its messages are others; "
+        f"topic {names} was deleted and recreated since the last micro-batch, so its messages are others; "
         f"{_WAYS_OUT} (the new topic is then read from its start)"
     )
 
@@ -47,7 +47,7 @@ def topics_made_anew(topics: Iterable[str]) -> str:
 def losses_since(start: StreamOffsets, latest: StreamOffsets) -> list[str]:
     """What a stream that stands at `start` has lost, by where its partitions end now; no sentence, no loss."""
     losses = losses_within(start, latest)
-    lost = start.made_anew(latest)
+    lost = start.recreated_in(latest)
     unseen = [
         partition
         for partition in start.positions
@@ -64,6 +64,6 @@ def losses_since(start: StreamOffsets, latest: StreamOffsets) -> list[str]:
 
 def losses_within(known: StreamOffsets, there: StreamOffsets) -> list[str]:
     """Which topics of those known are gone, or others under the same names."""
-    gone, anew = known.topics - there.topics, known.made_anew(there)
+    gone, recreated = known.topics - there.topics, known.recreated_in(there)
     losses = [topics_gone(gone)] if gone else []
-    return [*losses, topics_made_anew(anew)] if anew else losses
+    return [*losses, topics_recreated(recreated)] if recreated else losses

@@ -26,7 +26,7 @@ from martlet.spark.subscription import AssignedPartitions, NamedTopics, Subscrip
 logger = logging.getLogger(__name__)
 
 FIRST_CONTACT_MS: Final = 10_000
-"""How long a planner waits for the first broker to answer before it says that nobody does."""
+"""How long a planner waits for the first broker to answer before it says that none does."""
 
 _NO_SUCH_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
@@ -164,10 +164,10 @@ async def ranges_still_held(
 
 def ranges_between(start: StreamOffsets, end: StreamOffsets) -> list[OffsetRange]:
     """What lies between two points of a stream. A partition or topic that is new at the end is read from its start."""
-    anew = start.made_anew(end)
+    recreated = start.recreated_in(end)
     ranges = []
     for partition in sorted(end.positions):
-        begin = 0 if partition.topic in anew else start.positions.get(partition, 0)
+        begin = 0 if partition.topic in recreated else start.positions.get(partition, 0)
         if begin < end.positions[partition]:
             ranges.append(OffsetRange(partition, begin, end.positions[partition]))
     return ranges

@@ -25,9 +25,9 @@ def lag_between(end: str | None, latest: str | None) -> dict[TopicPartition, int
     processed, newest = _offsets(end), _offsets(latest)
     if processed is None or newest is None:
         return {}
-    anew = processed.made_anew(newest)
+    recreated = processed.recreated_in(newest)
     return {
-        partition: max(0, offset - (0 if partition.topic in anew else processed.positions.get(partition, 0)))
+        partition: max(0, offset - (0 if partition.topic in recreated else processed.positions.get(partition, 0)))
         for partition, offset in newest.positions.items()
     }
 

@@ -5,8 +5,8 @@ retries and numbers them, so that a repeated request writes nothing twice. Rows 
 partition for each Arrow batch, another one for the next. A key goes where every Kafka client would put it.
 
 Invariants:
-1. Rows of one Arrow batch that go to the same partition keep their order.
-2. `finish` returns only when every row is written; otherwise it raises what kept one from it.
+SPK-15 Rows of one Arrow batch that go to the same partition keep their order.
+SPK-16 `finish` returns only when every row is written; otherwise it raises what kept one from it.
 
 Proved by: tests/spark/test_writing.py
 """
@@ -22,7 +22,7 @@ from martlet.client.metadata import TopicInfo
 from martlet.client.partitioner import partition_for_key
 from martlet.client.producer import Producer, ProducerOptions
 from martlet.spark.failures import ColumnsRefused
-from martlet.spark.row_columns import RowColumns, bytes_of, headers_of, instants_of, values_of
+from martlet.spark.records_from_arrow import RowColumns, bytes_of, headers_of, instants_of, values_of
 from martlet.spark.write_options import WriteOptions
 from martlet.wire.records.encode import RecordFields
 
@@ -63,7 +63,7 @@ class Publishing:
         self._raise_first_error()
 
     async def finish(self) -> dict[TopicPartition, int]:
-        """Wait for everything; how many rows went where (I2)."""
+        """Wait for everything; how many rows went where (SPK-16)."""
         await self._producer.flush()
         self._raise_first_error()
         return dict(self._written)
@@ -76,7 +76,7 @@ class Publishing:
             raise self._producer.statistics.first_error
 
     async def _sorted_out(self, batch: Any) -> RowsByPartition:
-        """The rows by the partition they go to, each group in the order of the rows (I1)."""
+        """The rows by the partition they go to, each group in the order of the rows (SPK-15)."""
         columns = self._columns
         now_ms = self._clock.now_ms()
         instants = [now_ms] * batch.num_rows

@@ -18,12 +18,12 @@ from martlet.client.fetched import Fetched
 from martlet.client.fetcher import Fetcher, FetcherOptions
 from martlet.client.offsets import offset_ranges
 from martlet.client.retrying import Retrying
+from martlet.spark.arrow_from_records import columns_of
 from martlet.spark.blocking import BlockingLoop, loop_of_process
 from martlet.spark.failures import MessagesLost
 from martlet.spark.loss import messages_gone
 from martlet.spark.ranges import OffsetRange
 from martlet.spark.read_options import ReadOptions
-from martlet.spark.record_columns import columns_of
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class _RangeFetching:
             if not silence.time_left():
                 raise MessagesLost(
                     f"{self._wanted.partition} brings nothing from offset {self._position} on, but was to be read up "
-                    f"to {self._wanted.end}; look at it with `martlet topic show {self._wanted.partition.topic}`"
+                    f"to {self._wanted.end}; compare with `martlet topic describe {self._wanted.partition.topic}`"
                 )
         return []
 

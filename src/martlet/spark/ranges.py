@@ -3,8 +3,8 @@
 Rules: pure but for the base class that Spark demands of what it sends to tasks.
 
 Invariants:
-1. Splitting loses and repeats nothing: the pieces of a range follow one another from its start to its end.
-2. No piece is empty.
+SPK-17 Splitting loses and repeats nothing: the pieces of a range follow one another from its start to its end.
+SPK-18 No piece is empty.
 
 Proved by: tests/unit/spark/test_ranges.py
 """

@@ -1,6 +1,6 @@
 """The data source "martlet" as Spark sees it: schema, readers and writers, made from options.
 
-Where things run: all methods here run in planner processes beside the driver, before any task; they check options and
+Where things run: all methods here run in planner processes next to the driver, before any task; they check options and
 columns, so that what is wrong is said at once. None of them connects to a broker.
 """
 
@@ -17,7 +17,7 @@ from martlet.spark.batch_reader import FilteringBatchReader, MartletBatchReader
 from martlet.spark.failures import ColumnsRefused, OptionRefused
 from martlet.spark.read_options import ReadOptions, parse_read_options
 from martlet.spark.record_schema import schema_text
-from martlet.spark.row_columns import check_columns
+from martlet.spark.records_from_arrow import check_columns
 from martlet.spark.stream_reader import MartletStreamReader
 from martlet.spark.write_options import parse_write_options
 from martlet.spark.writers import MartletBatchWriter, MartletStreamWriter

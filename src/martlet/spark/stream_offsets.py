@@ -1,11 +1,11 @@
 """How far a stream has come: the next offset of every partition, as Spark keeps it in its checkpoint and progress.
 
 How it looks: {"orders": {"0": 5, "1": 7, "topicId": "…"}}, the form of Spark's Kafka source plus the topic's id. A
-topic that was deleted and made anew has the same name and other messages; without its id a stream would leave out as
+topic that was deleted and recreated has the same name and other messages; without its id a stream would leave out as
 many of them as it had read of the old ones.
 
 Invariants:
-1. The same progress is the same text: topics and partitions are sorted. Spark compares texts.
+SPK-19 The same progress is the same text: topics and partitions are sorted. Spark compares texts.
 
 Proved by: tests/unit/spark/test_stream_offsets.py
 """
@@ -34,7 +34,7 @@ class StreamOffsets:
         return {partition.topic for partition in self.positions}
 
     def to_json(self) -> OffsetsByTopic:
-        """A dictionary that JSON can hold (I1)."""
+        """A dictionary that JSON can hold (SPK-19)."""
         found: OffsetsByTopic = {}
         for partition in sorted(self.positions):
             found.setdefault(partition.topic, {})[str(partition.partition)] = self.positions[partition]
@@ -66,15 +66,15 @@ class StreamOffsets:
 
         A topic never loses a partition, so one that is not seen may come back, and must not be read from its beginning.
         """
-        anew = start.made_anew(self)
+        recreated = start.recreated_in(self)
         unseen = {
             partition: at
             for partition, at in start.positions.items()
-            if partition not in self.positions and partition.topic in self.topics and partition.topic not in anew
+            if partition not in self.positions and partition.topic in self.topics and partition.topic not in recreated
         }
         return StreamOffsets({**unseen, **self.positions}, self.topic_ids) if unseen else self
 
-    def made_anew(self, other: "StreamOffsets") -> set[str]:
+    def recreated_in(self, other: "StreamOffsets") -> set[str]:
         """Topics that both name, but that have another id in the other."""
         return {
             topic

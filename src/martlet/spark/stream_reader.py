@@ -7,13 +7,14 @@ How it works, for every micro-batch: `latestOffset(start)` says how far the next
 turns what lies between into ranges; tasks read those. Spark writes the end into its checkpoint before any task runs,
 so a micro-batch that runs again covers the same offsets.
 
-Being asked to go on from `start` means that everything before has been processed. That is when the group is told, and
-not in `commit`, which Spark calls a micro-batch later and never for the last one of an available-now run.
+Being asked to go on from `start` means that everything before has been processed. That is when the group's offsets are
+committed, and not in `commit`, which Spark calls a micro-batch later and never for the last one of an available-now
+run.
 
 Invariants:
-1. What a micro-batch covers follows from its two offsets alone.
-2. No message is left out in silence: what is gone fails the query unless failOnDataLoss says otherwise.
-3. Trouble with the group never stops the query: its offsets are for people to see, the checkpoint is the truth.
+SPK-20 What a micro-batch covers follows from its two offsets alone.
+SPK-21 No message is left out in silence: what is gone fails the query unless failOnDataLoss says otherwise.
+SPK-22 Trouble with the group never stops the query: its offsets are for people to see, the checkpoint is the truth.
 
 Proved by: tests/spark/test_stream_reading.py, tests/spark/test_messages_lost.py, tests/spark/test_group_lag.py
 """
@@ -62,7 +63,7 @@ from martlet.spark.topic_watch import TopicWatch
 
 logger = logging.getLogger(__name__)
 
-_SECOND_LOOK_MS: Final = 1_000
+_SECOND_CHECK_MS: Final = 1_000
 """How long after something was not found it is looked for again, before it is believed to be gone."""
 _IDLE_WAIT_MS: Final = 100
 """How long to wait for a message when there is none; Spark would ask again at once."""
@@ -136,12 +137,12 @@ class _StreamPlanner:
         return self._loop.run(self._initial())
 
     def fix_target(self) -> None:
-        self._target = self._loop.run(self._latest(look_anew=True))
+        self._target = self._loop.run(self._latest(check_again=True))
 
     def end_of_next(self, start: StreamOffsets, limit: ReadLimit) -> StreamOffsets:
         self._loop.run(self._commit_progress(start))
         if self._options.pause_file is not None and Path(self._options.pause_file).exists():
-            # Whoever stops the query between two micro-batches asks for no new one this way.
+            # The command that stops the query between two micro-batches asks for no new one this way.
             return start
         return self._loop.run(self._end_of_next(start, limit))
 
@@ -165,11 +166,11 @@ class _StreamPlanner:
         )
         return StreamOffsets(offsets, topic_ids(topics))
 
-    async def _latest(self, *, look_anew: bool = False) -> StreamOffsets:
+    async def _latest(self, *, check_again: bool = False) -> StreamOffsets:
         """Where the log of every subscribed partition ends now."""
         cluster = await self._connected()
-        if look_anew or self._topics.is_old:
-            await self._topics.look(cluster)
+        if check_again or self._topics.is_old:
+            await self._topics.refresh(cluster)
         while True:
             wanted = dict.fromkeys(self._topics.partitions, LATEST)
             found = await self._topics.unless_changed(
@@ -180,7 +181,7 @@ class _StreamPlanner:
                 return self.latest_known
 
     async def _latest_after(self, start: StreamOffsets) -> StreamOffsets:
-        """The same, as a micro-batch from `start` on may rely on it (I2).
+        """The same, as a micro-batch from `start` on may rely on it (SPK-21).
 
         What is not found is looked for a second time: a broker that has not heard of it yet gives the same answer as
         one that knows it gone. And ends belong to the topics we know only if these are still the same afterwards.
@@ -188,10 +189,10 @@ class _StreamPlanner:
         latest = await self._latest()
         missing = start.positions.keys() - latest.positions.keys()
         if missing - self._believed_gone:
-            await asyncio.sleep(_SECOND_LOOK_MS / 1000)
-            latest = await self._latest(look_anew=True)
+            await asyncio.sleep(_SECOND_CHECK_MS / 1000)
+            latest = await self._latest(check_again=True)
             self._believed_gone = set(start.positions.keys() - latest.positions.keys())
-        elif waiting(start.positions, latest.positions) and await self._topics.look(await self._connected()):
+        elif waiting(start.positions, latest.positions) and await self._topics.refresh(await self._connected()):
             latest = await self._latest()
         return latest
 
@@ -215,13 +216,13 @@ class _StreamPlanner:
         return latest.with_unseen_of(start)
 
     def _begin(self, start: StreamOffsets, latest: StreamOffsets) -> dict[TopicPartition, int]:
-        """Where the next micro-batch begins, after a look at whether what we come from is still there (I2)."""
+        """Where the next micro-batch begins, after a check whether what we come from is still there (SPK-21)."""
         self._lose(losses_since(start, latest))
-        anew = start.made_anew(latest)
-        return {partition: at for partition, at in start.positions.items() if partition.topic not in anew}
+        recreated = start.recreated_in(latest)
+        return {partition: at for partition, at in start.positions.items() if partition.topic not in recreated}
 
     def _lose(self, losses: Sequence[str]) -> None:
-        """Stop, or go on if that was allowed; then each loss is told once."""
+        """Stop, or go on if that was allowed; then each loss is reported once."""
         if losses and self._options.fail_on_data_loss:
             raise MessagesLost("; ".join(losses))
         for loss in losses:
@@ -238,7 +239,7 @@ class _StreamPlanner:
             fetcher.assign(latest.positions)
             begun_at = asyncio.get_running_loop().time()
             if not await fetcher.fetch():
-                # Trouble is told by an empty answer, at once.
+                # Trouble shows as an empty answer, at once.
                 spent_ms = (asyncio.get_running_loop().time() - begun_at) * 1000
                 await asyncio.sleep(max(0.0, _IDLE_WAIT_MS - spent_ms) / 1000)
 
@@ -246,13 +247,13 @@ class _StreamPlanner:
         cluster = await self._connected()
         ranges = ranges_between(start, end)
         covered = StreamOffsets({wanted.partition: wanted.end for wanted in ranges}, end.topic_ids)
-        # Those of the micro-batch, subscribed to or not: after a restart the subscription may be another (I1).
+        # Those of the micro-batch, subscribed to or not: after a restart the subscription may be another (SPK-20).
         topics = TopicWatch(NamedTopics(tuple(sorted(covered.topics))), self._clock)
-        await topics.look(cluster)
+        await topics.refresh(cluster)
         while True:
             there = StreamOffsets(dict.fromkeys(topics.partitions, 0), topics.ids)
             self._lose(losses_within(covered, there))
-            lost = (covered.topics - there.topics) | covered.made_anew(there)
+            lost = (covered.topics - there.topics) | covered.recreated_in(there)
             ranges = [wanted for wanted in ranges if wanted.partition.topic not in lost]
             still = await topics.unless_changed(
                 cluster, ranges_still_held(cluster, ranges, fail_on_data_loss=self._options.fail_on_data_loss)

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from martlet.base.ids import TopicPartition
 from martlet.spark.blocking import BlockingLoop, loop_of_process
 from martlet.spark.publishing import Publishing
-from martlet.spark.row_columns import RowColumns
+from martlet.spark.records_from_arrow import RowColumns
 from martlet.spark.write_options import WriteOptions
 
 logger = logging.getLogger(__name__)

@@ -35,9 +35,9 @@ def test_limits_hold_and_something_is_always_admitted(
     end = admit(begin, latest, limit)
     there = waiting(begin, latest)
     assert end.keys() == latest.keys()
-    assert all(end[p] <= latest[p] for p in end), "I1"
-    assert all(end[p] >= min(begin.get(p, 0), latest[p]) for p in end), "I1"
-    assert waiting(begin, end) == min(limit, there), "I2, I3"
+    assert all(end[p] <= latest[p] for p in end), "SPK-1"
+    assert all(end[p] >= min(begin.get(p, 0), latest[p]) for p in end), "SPK-1"
+    assert waiting(begin, end) == min(limit, there), "SPK-2, SPK-3"
 
 
 def test_few_messages_are_held_back_until_there_are_enough() -> None:

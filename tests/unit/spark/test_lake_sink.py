@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from martlet.spark.pipelines.lake.layouts import open_table
 from martlet.spark.pipelines.lake.sink import LakeWriter
-from martlet.spark.pipelines.lake.table import LakeError, open_table
+from martlet.spark.pipelines.lake.table import LakeError
 
 SCHEMA = StructType([StructField("number", LongType()), StructField("day", StringType())])
 DELTA_MODULE = "martlet.spark.pipelines.lake.delta_table"

@@ -13,8 +13,9 @@ import pytest
 
 from martlet.spark.pipelines.lake import parquet_table
 from martlet.spark.pipelines.lake.data_file import DataFile, FilesWriter, staging_folder
+from martlet.spark.pipelines.lake.layouts import layout_of, open_table
 from martlet.spark.pipelines.lake.parquet_table import ParquetTable
-from martlet.spark.pipelines.lake.table import LakeError, LakeTable, layout_of, open_table
+from martlet.spark.pipelines.lake.table import LakeError, LakeTable
 
 SCHEMA = pa.schema(
     [
@@ -244,7 +245,7 @@ def test_a_compaction_that_died_in_the_middle_is_finished_and_shows_no_row_twice
 def test_old_entries_are_folded_and_a_late_twin_of_a_folded_batch_is_still_refused(
     parquet: ParquetTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_table, "_FOLD_ENTRIES_MIN", 5)
+    monkeypatch.setattr(parquet_table, "_CHECKPOINT_ENTRIES_MIN", 5)
     for batch in range(40):
         parquet.commit(WRITER, batch, write(parquet, batch, rows([batch])))
         if batch % 8 == 7:
@@ -260,7 +261,7 @@ def test_old_entries_are_folded_and_a_late_twin_of_a_folded_batch_is_still_refus
 def test_a_fold_that_died_before_removing_the_old_entries_counts_nothing_twice(
     parquet: ParquetTable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(parquet_table, "_FOLD_ENTRIES_MIN", 1)
+    monkeypatch.setattr(parquet_table, "_CHECKPOINT_ENTRIES_MIN", 1)
     for batch in range(12):
         parquet.commit(WRITER, batch, write(parquet, batch, rows([batch])))
     entries = os.path.join(parquet.path, "_martlet_log", "entries")
@@ -274,7 +275,7 @@ def test_a_fold_that_died_before_removing_the_old_entries_counts_nothing_twice(
 def test_two_folds_with_a_kill_between_count_nothing_twice(
     parquet: ParquetTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_table, "_FOLD_ENTRIES_MIN", 1)
+    monkeypatch.setattr(parquet_table, "_CHECKPOINT_ENTRIES_MIN", 1)
     entries = os.path.join(parquet.path, "_martlet_log", "entries")
 
     def commit(batches: range) -> None:
@@ -306,7 +307,7 @@ def test_two_folds_with_a_kill_between_count_nothing_twice(
 def test_a_reader_beside_one_who_commits_and_folds_finds_every_committed_row(
     parquet: ParquetTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_table, "_FOLD_ENTRIES_MIN", 1)
+    monkeypatch.setattr(parquet_table, "_CHECKPOINT_ENTRIES_MIN", 1)
     for batch in range(12):
         parquet.commit(WRITER, batch, write(parquet, batch, rows([batch])))
     folder = os.path.join(parquet.path, "_martlet_log", "folded")
@@ -328,7 +329,7 @@ def test_a_reader_beside_one_who_commits_and_folds_finds_every_committed_row(
 def test_a_fold_that_is_replaced_while_it_is_opened_hides_no_batch(
     parquet: ParquetTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_table, "_FOLD_ENTRIES_MIN", 1)
+    monkeypatch.setattr(parquet_table, "_CHECKPOINT_ENTRIES_MIN", 1)
     folder = os.path.join(parquet.path, "_martlet_log", "folded")
     other = ParquetTable(parquet.path)
     for batch in range(12):

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from martlet.spark.pipelines import launch as launching
+from martlet.spark.pipelines.flows import PipelineRun, RunOptions
 from martlet.spark.pipelines.launch import LaunchRequest, launch
-from martlet.spark.pipelines.run import PipelineRun, RunOptions
-from martlet.spark.pipelines.run_directory import RunDirectory
-from martlet.spark.pipelines.run_status import RunState
-from martlet.spark.pipelines.runner import PipelineFailed
+from martlet.spark.pipelines.state_directory import RunDirectory
+from martlet.spark.pipelines.status import RunState
+from martlet.spark.pipelines.supervisor import PipelineFailed
 
 
 def test_whatever_ends_a_run_is_in_its_status_and_the_trace_is_in_its_log(

@@ -39,8 +39,10 @@ def test_splitting_loses_and_repeats_nothing(
     ranges = [OffsetRange(TopicPartition("a", row), start, start + size) for row, (start, size) in enumerate(starts)]
     pieces = split_ranges(ranges, pieces_min=pieces_min, piece_max=piece_max)
     covered = [(piece.partition, offset) for piece in pieces for offset in range(piece.start, piece.end)]
-    assert covered == [(whole.partition, offset) for whole in ranges for offset in range(whole.start, whole.end)], "I1"
-    assert all(len(piece) for piece in pieces), "I2"
+    assert covered == [(whole.partition, offset) for whole in ranges for offset in range(whole.start, whole.end)], (
+        "SPK-17"
+    )
+    assert all(len(piece) for piece in pieces), "SPK-18"
     if pieces_min is not None:
         assert len(pieces) >= min(pieces_min, len(covered))
     if piece_max is not None:

@@ -18,15 +18,15 @@ def test_offsets_look_like_those_of_sparks_kafka_source() -> None:
 def test_the_same_progress_is_the_same_text() -> None:
     one = StreamOffsets({A10: 1, A0: 5, B0: 2}, {"b": "y", "a": "x"})
     other = StreamOffsets({B0: 2, A0: 5, A10: 1}, {"a": "x", "b": "y"})
-    assert json.dumps(one.to_json()) == json.dumps(other.to_json()), "I1"
+    assert json.dumps(one.to_json()) == json.dumps(other.to_json()), "SPK-19"
     assert StreamOffsets.from_json(json.loads(json.dumps(one.to_json()))) == one
 
 
-def test_a_topic_with_another_id_was_made_anew() -> None:
+def test_a_topic_with_another_id_was_recreated_in() -> None:
     old, new = StreamOffsets({A0: 5}, {"a": "x"}), StreamOffsets({A0: 5}, {"a": "y"})
-    assert old.made_anew(new) == {"a"}
-    assert old.made_anew(old) == set()
-    assert old.made_anew(StreamOffsets({A0: 5})) == set(), "a broker without topic ids is believed"
+    assert old.recreated_in(new) == {"a"}
+    assert old.recreated_in(old) == set()
+    assert old.recreated_in(StreamOffsets({A0: 5})) == set(), "a broker without topic ids is believed"
 
 
 def test_a_partition_that_is_not_seen_keeps_its_place_as_long_as_its_topic_is_the_same() -> None:

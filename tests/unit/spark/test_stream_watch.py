@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import pytest
 from sim.clock import SimClock
 
-from martlet.spark.pipelines.progress_book import ProgressBook
-from martlet.spark.pipelines.run import StreamFlow
-from martlet.spark.pipelines.runner import PipelineFailed, _StreamWatch
+from martlet.spark.pipelines.flows import StreamFlow
+from martlet.spark.pipelines.progress_history import ProgressHistory
+from martlet.spark.pipelines.supervisor import PipelineFailed, _StreamWatch
 
 
 @dataclass
@@ -21,7 +21,7 @@ class FailedQuery:
         return RuntimeError("no broker reachable")
 
 
-class QuietBook(ProgressBook):
+class QuietBook(ProgressHistory):
     """A book in which nothing is to be waited for."""
 
     def wait_for_end(self, run_id: str, seconds: float) -> None:

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (everybody's name for it)
 
 from martlet.spark.pipelines.catalogue import ArchiveOptions
-from martlet.spark.pipelines.lake.table import open_table
-from martlet.spark.pipelines.run import PipelineRun
+from martlet.spark.pipelines.flows import PipelineRun
+from martlet.spark.pipelines.lake.layouts import open_table
 
 DATE: Final = "date"
 
@@ -30,7 +30,7 @@ def start(run: PipelineRun, options: ArchiveOptions) -> None:
         layout=options.layout,
         partition_by=DATE,
         name="archive",
-        chore=compact if options.compact_files else None,
+        maintenance=compact if options.compact_files else None,
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from martlet.spark.pipelines.run import PipelineRun
+    from martlet.spark.pipelines.flows import PipelineRun
 
 
 def option(explanation: str, default: Any = dataclasses.MISSING, *, choices: tuple[str, ...] = ()) -> Any:
@@ -25,7 +25,7 @@ class ArchiveOptions:
     topic: str = option("Topic to archive; several separated by commas.")
     to: str = option("Directory of the archive.")
     layout: str = option("How the archive is kept.", "parquet", choices=("parquet", "delta"))
-    compact_files: int = option("Merge the small files of a day once there are so many; 0 never does.", 16)
+    compact_files: int = option("Merge the small files of a day once there are N; 0 never does.", 16)
     compact_bytes: int = option("The size merged files should have.", 134_217_728)
 
 
@@ -88,10 +88,10 @@ class DedupeOptions:
 class FraudOptions:
     topic: str = option("Topic with payments.", "payments")
     to: str = option("Topic for alerts.", "fraud-alerts")
-    velocity_payments: int = option("Alert at so many payments of a card …", 5)
-    velocity_seconds: int = option("… within so many seconds.", 60)
+    velocity_payments: int = option("Alert at N payments of a card …", 5)
+    velocity_seconds: int = option("… within this many seconds.", 60)
     amount_max: float = option("Alert at a payment above this.", 5_000.0)
-    amount_factor: float = option("Alert at a payment so many times the card's usual one.", 8.0)
+    amount_factor: float = option("Alert at a payment of N times the card's usual one.", 8.0)
 
 
 class ReadyPipeline(NamedTuple):
@@ -101,7 +101,7 @@ class ReadyPipeline(NamedTuple):
     summary: str
     options: type[Any]
     every_seconds: float = 0.0
-    """How often a batch starts unless told otherwise; 0 is: as soon as there is something to do."""
+    """How often a batch starts by default; 0 is: as soon as there is something to do."""
 
     @property
     def start(self) -> "Callable[[PipelineRun, Any], None]":

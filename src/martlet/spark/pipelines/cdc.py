@@ -20,10 +20,11 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from martlet.spark.pipelines.catalogue import CdcOptions
 from martlet.spark.pipelines.columns import parse_columns
+from martlet.spark.pipelines.flows import BatchOfRows, PipelineRun
 from martlet.spark.pipelines.lake.data_file import DataFile
+from martlet.spark.pipelines.lake.layouts import layout_of, open_table
 from martlet.spark.pipelines.lake.rewrite import rewrite_files
-from martlet.spark.pipelines.lake.table import LakeTable, layout_of, open_table
-from martlet.spark.pipelines.run import BatchOfRows, PipelineRun
+from martlet.spark.pipelines.lake.table import LakeTable
 
 KEY: Final = "_key"
 BUCKET: Final = "bucket"
@@ -48,8 +49,8 @@ def start(run: PipelineRun, options: CdcOptions) -> None:
             rewrite_files(rows, table, partition_by=BUCKET, removes=old, writer=batch.writer, batch=batch.number)
         finally:
             changes.unpersist()
-        # Here, and not beside the batches: whatever else changed the table while a batch merges would be undone by it.
-        table.fold_log()
+        # Here, and not in the background: whatever else changed the table while a batch merges would be undone by it.
+        table.checkpoint_log()
 
     run.write_batches(run.read_stream(options.topic), merge, name="cdc")
 

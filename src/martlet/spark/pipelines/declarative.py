@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from martlet.base.clock import SystemClock
-from martlet.spark.pipelines.run_directory import RunDirectory, RunDirectoryError
-from martlet.spark.pipelines.run_status import RunState, RunStatus
+from martlet.spark.pipelines.state_directory import RunDirectory, RunDirectoryError
+from martlet.spark.pipelines.status import RunState, RunStatus
 
 SPECIFICATIONS: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _LAST_LINES: Final = 20
@@ -83,7 +83,7 @@ def _command(specification: str, directory: RunDirectory, master: str, settings:
     tool = Path(sys.executable).parent / "spark-pipelines"
     if not tool.exists():
         raise RunDirectoryError(
-            "spark-pipelines is not installed beside this Python; pip install '.[spark]' in Martlet's source directory"
+            "spark-pipelines is not installed with this Python; pip install '.[spark]' in Martlet's source directory"
         )
     if not master.startswith(("local", "sc://")):
         raise RunDirectoryError(

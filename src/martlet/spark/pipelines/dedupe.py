@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from martlet.base.errors import MartletError
 from martlet.spark.pipelines.catalogue import DedupeOptions
-from martlet.spark.pipelines.run import PipelineRun
+from martlet.spark.pipelines.flows import PipelineRun
 
 _IDENTITY: Final = "_identity"
 _READ_AT: Final = "_read_at"

@@ -1,4 +1,4 @@
-"""One sentence out of what Spark says when something fails: the words of whoever raised it, without the traces.
+"""One sentence out of what Spark says when something fails: the words of the code that raised it, without the traces.
 
 Spark wraps an exception of Python code into several of its own, with the stacks of two languages. What a person needs
 is the innermost line; everything is in the run's log.
@@ -38,7 +38,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def told_failure(error: BaseException, log: Path) -> str:
-    """What to tell about anything that ended a run; of what nobody foresaw, the trace goes to the log."""
+    """What to report about anything that ended a run; the trace of the unforeseen goes to the log."""
     if isinstance(error, (*SPARK_FAILURES, MartletError)):
         return failure_text(error)
     with open(log, "a", encoding="utf-8") as stream:

@@ -5,8 +5,8 @@ card are judged in the order of their times, over a history that Spark keeps per
 nothing for a day. What cannot be read as a payment becomes an alert of the rule `unreadable`, so that nothing is passed
 over in silence.
 
-Alerts are JSON objects keyed by card. At least once: after a failure, an alert may be told again; `payment` and `rule`
-together say which it is. Proved by: tests/spark/test_fraud.py.
+Alerts are JSON objects keyed by card. At least once: after a failure, an alert may be raised again; `payment` and
+`rule` together say which it is. Proved by: tests/spark/test_fraud.py.
 """
 
 import json
@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from martlet.spark.pipelines.catalogue import FraudOptions
+from martlet.spark.pipelines.flows import PipelineRun
 from martlet.spark.pipelines.fraud_rules import CardHistory, FraudLimits, Payment, judge
-from martlet.spark.pipelines.run import PipelineRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,9 +97,9 @@ def _judge_card(limits: FraudLimits) -> Judge:
             state.update((json.dumps(history),))
             state.setTimeoutTimestamp(read_ms + _FORGET_MS)
         if found:
-            told = pd.DataFrame(found, columns=["rule", "card", "payment", "at", "amount", "detail"])
-            told["at"] = pd.to_datetime(told["at"], unit="ms", utc=True)
-            yield told
+            raised = pd.DataFrame(found, columns=["rule", "card", "payment", "at", "amount", "detail"])
+            raised["at"] = pd.to_datetime(raised["at"], unit="ms", utc=True)
+            yield raised
 
     return judge_card
 
@@ -107,8 +107,8 @@ def _judge_card(limits: FraudLimits) -> Judge:
 def _remembered(state: GroupState) -> CardHistory:
     if not state.exists:
         return CardHistory()
-    recent, payments, usual, told = json.loads(state.get[0])
-    return CardHistory(tuple(recent), payments, usual, told)
+    recent, payments, usual, alerted = json.loads(state.get[0])
+    return CardHistory(tuple(recent), payments, usual, alerted)
 
 
 def _rows(frame: "pd.DataFrame") -> Iterator[tuple[str, int, float]]:

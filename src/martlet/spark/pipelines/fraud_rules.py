@@ -1,6 +1,6 @@
 """The rules that make a payment look like fraud, over what is remembered of its card. Pure: no Spark, no clock.
 
-Rules: `velocity` (so many payments of one card within so many seconds; told once until the card has been quiet for as
+Rules: `velocity` (N payments of one card within N seconds; raised once until the card has been quiet for as
 long), `amount` (a payment above a fixed limit), `unusual` (a payment many times what the card usually pays, once it has
 paid a few times). Payments come roughly in the order of their times; one that comes late is judged by the payments of
 the card around its own time.
@@ -11,7 +11,7 @@ Proved by: tests/unit/spark/test_fraud_rules.py.
 from typing import Final, NamedTuple
 
 USUAL_AFTER_PAYMENTS: Final = 5
-"""So many payments make an average worth comparing with."""
+"""This many payments make an average worth comparing with."""
 
 
 class FraudLimits(NamedTuple):
@@ -32,7 +32,7 @@ class CardHistory(NamedTuple):
     usual_amount: float = 0.0
     """The mean of what it paid, without what was alerted."""
     velocity_told_ms: int = -1
-    """When `velocity` was told last."""
+    """When `velocity` was raised last."""
 
 
 class Payment(NamedTuple):

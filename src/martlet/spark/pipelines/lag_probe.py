@@ -21,7 +21,7 @@ _PATIENCE_MS: Final = 2_000
 
 
 class Lag(NamedTuple):
-    """Messages not processed yet, and the age of the oldest of them; None when nobody could tell."""
+    """Messages not processed yet, and the age of the oldest of them; None when no broker could say."""
 
     messages: int | None = None
     seconds: float | None = None

@@ -17,11 +17,11 @@ from typing import Final
 
 from martlet.base.clock import SystemClock
 from martlet.spark.pipelines.failure_text import told_failure
-from martlet.spark.pipelines.run import PipelineRun, RunOptions
-from martlet.spark.pipelines.run_directory import RunDirectory
-from martlet.spark.pipelines.run_status import RunState, RunStatus
-from martlet.spark.pipelines.runner import PipelineFailed, Runner, Tell
+from martlet.spark.pipelines.flows import PipelineRun, RunOptions
 from martlet.spark.pipelines.shipping import packages_archive, shipping_environment, shipping_settings, ships_to
+from martlet.spark.pipelines.state_directory import RunDirectory
+from martlet.spark.pipelines.status import RunState, RunStatus
+from martlet.spark.pipelines.supervisor import PipelineFailed, Runner, Tell
 from martlet.spark.session import start_session
 
 PACKAGES: Final = ".packages"
@@ -63,7 +63,7 @@ def launch(request: LaunchRequest, define: Callable[[PipelineRun], None], tell: 
                     status = runner.run_to_end()
             finally:
                 spark.stop()
-        except Exception as error:  # noqa: BLE001 - supervisor: whatever ends a run is told by its status
+        except Exception as error:  # noqa: BLE001 - supervisor: whatever ends a run shows in its status
             status = ended_badly(status, told_failure(error, directory.spark_log))
             directory.write_status(status)
     if status.state is RunState.FAILED:

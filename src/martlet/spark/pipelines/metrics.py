@@ -4,8 +4,8 @@ Two kinds of rows, as JSON into a topic and, if asked, into a lake table: for ea
 rates, and percentiles of the age (the time from the message's own timestamp to the batch that read it); for each batch
 and group the messages it is behind and the age of the oldest one it has not read, at the moment in `window_end`.
 
-A window is told once, when no message of it can come any more, that is `late_seconds` after its end by the messages'
-own time. Proved by: tests/spark/test_metrics.py.
+A window is reported once, when no message of it can come any more, that is `late_seconds` after its end by the
+messages' own time. Proved by: tests/spark/test_metrics.py.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from martlet.client.cluster import Cluster
 from martlet.client.groups import Groups
 from martlet.client.lag import partition_lags
 from martlet.spark.pipelines.catalogue import MetricsOptions
-from martlet.spark.pipelines.run import BatchOfRows, PipelineRun, append_to_lake
+from martlet.spark.pipelines.flows import BatchOfRows, PipelineRun, append_to_lake
 
 ROW: Final = (
     "kind string, name string, window_start timestamp, window_end timestamp, messages long, bytes long, "

@@ -17,7 +17,7 @@ from martlet.base.addresses import parse_bootstrap
 from martlet.base.errors import MartletError
 from martlet.client.cluster import Cluster
 from martlet.spark.pipelines.catalogue import MirrorOptions
-from martlet.spark.pipelines.run import PipelineRun
+from martlet.spark.pipelines.flows import PipelineRun
 
 ORIGIN: Final = "martlet-mirrored-from"
 

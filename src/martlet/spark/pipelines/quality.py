@@ -18,7 +18,7 @@ from pyspark.sql.types import AtomicType, StructField, StructType
 from martlet.base.errors import MartletError
 from martlet.spark.pipelines.catalogue import QualityOptions
 from martlet.spark.pipelines.columns import parse_columns
-from martlet.spark.pipelines.run import PipelineRun
+from martlet.spark.pipelines.flows import PipelineRun
 
 REASON: Final = "martlet-reason"
 SOURCE: Final = "martlet-source"

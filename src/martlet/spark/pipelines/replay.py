@@ -13,8 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from martlet.spark.pipelines.archive import DATE
 from martlet.spark.pipelines.catalogue import ReplayOptions
-from martlet.spark.pipelines.lake.table import LakeError, layout_of, open_table
-from martlet.spark.pipelines.run import PipelineRun
+from martlet.spark.pipelines.flows import PipelineRun
+from martlet.spark.pipelines.lake.layouts import layout_of, open_table
+from martlet.spark.pipelines.lake.table import LakeError
 
 
 def start(run: PipelineRun, options: ReplayOptions) -> None:

@@ -2,8 +2,8 @@
 
 How it works: the packages are those that Martlet and its Spark part depend on, found from the installed metadata, and
 Martlet itself as it is here, compiled codec included. They go into one archive, which Spark unpacks in the directory of
-every executor, and from there into the search path of its Python. The archive is kept and made anew when a version or
-a file of Martlet's has changed.
+every executor, and from there into the search path of its Python. The archive is kept, and built again when a version
+or a file of Martlet's has changed.
 
 Rules: the machines' Python must be of the same minor version and platform as ours. PySpark is not sent: it comes with
 Spark. The driver's planner processes run the same Python as the executors, so our own packages are put into its path.
@@ -114,9 +114,9 @@ def _own_files() -> Iterator[Path]:
 
 
 def _fingerprint(distributions: list[importlib.metadata.Distribution]) -> str:
-    told = hashlib.sha256(sys.version.encode())
+    digest = hashlib.sha256(sys.version.encode())
     for distribution in distributions:
-        told.update(f"{distribution.name} {distribution.version};".encode())
+        digest.update(f"{distribution.name} {distribution.version};".encode())
     for path in _own_files():
-        told.update(f"{path} {path.stat().st_mtime_ns};".encode())
-    return told.hexdigest()[:16]
+        digest.update(f"{path} {path.stat().st_mtime_ns};".encode())
+    return digest.hexdigest()[:16]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from martlet.base.errors import MartletError
 
 if TYPE_CHECKING:
-    from martlet.spark.pipelines.run import PipelineRun
+    from martlet.spark.pipelines.flows import PipelineRun
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

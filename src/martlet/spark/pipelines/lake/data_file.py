@@ -2,10 +2,10 @@
 
 How it works: rows arrive as Arrow batches and go into one Parquet file per value of the partition column, whose values
 stand in the path (`date=2026-11-16/…`) and not in the file, as everywhere in the lake world. Files have random names,
-so that two attempts at one task never write the same one, and are on disk when they are told about. Rows without a
+so that two attempts at one task never write the same one, and are on disk when they are reported. Rows without a
 value have a partition of their own, in the folder that Hive, Spark and others read as null.
 
-Invariants: (F1) the files hold as many rows as were given.
+Invariants: (SPK-8) the files hold as many rows as were given.
 
 Proved by: tests/unit/spark/test_lake_table.py.
 """
@@ -37,7 +37,7 @@ class DataFile:
     path: str
     """Where readers find it."""
     staged: str
-    """Where it was written; differs from `path` as long as nobody may see it."""
+    """Where it was written; differs from `path` as long as no reader may see it."""
     rows: int
     bytes: int
     partition: Mapping[str, str | None]
@@ -97,7 +97,7 @@ class FilesWriter:
                     self._write(batch)
                     given += batch.num_rows
             files = [file.close() for file in self._open.values()]
-            invariant(sum(file.rows for file in files) == given, "F1: the files hold as many rows as were given")
+            invariant(sum(file.rows for file in files) == given, "SPK-8: the files hold as many rows as were given")
             return files
         except BaseException:
             for file in self._open.values():

@@ -115,7 +115,7 @@ class DeltaLakeTable:
         done = table.optimize.compact(target_size=target_bytes)
         return int(done["numFilesRemoved"]) - int(done["numFilesAdded"])
 
-    def fold_log(self) -> None:
+    def checkpoint_log(self) -> None:
         """Delta makes checkpoints of its log by itself."""
 
     def _table(self) -> DeltaTable | None:

@@ -3,15 +3,15 @@
 On disk, below the table's directory (Spark, pyarrow and others pass over names that begin with an underscore):
 
     date=2026-11-16/batch-7-….parquet     data, visible
-    _staging/<writer>/<batch>/…           data nobody sees yet
+    _staging/<writer>/<batch>/…           data no reader sees yet
     _martlet_log/columns.json             the columns the table was made with, and its partition column
     _martlet_log/entries/<writer>.<batch>.json   one commit: files in, files out
     _martlet_log/folded/<number>.json     old commits in one file, with the names of those it stands for
 
 How it works: a commit is the appearance of its entry, by `link`, which fails if there is one of that name; so of two
 who commit the same batch one wins and the other learns it. Only then are its files moved into place and those it takes
-out removed; whoever dies in between is finished by the next commit, or by the repeated one. The table is all files put
-in less all files taken out, in any order, because no name is ever used again.
+out removed; a process that dies in between has its work finished by the next commit, or by the repeated one. The table
+is all files put in less all files taken out, in any order, because no name is ever used again.
 
 A tool that lists the directory instead of reading the log can miss rows for the moment of a commit or compaction, but
 never sees a row twice nor one of an uncommitted batch. `files` reads the log and is exact at every moment.
@@ -36,9 +36,9 @@ from martlet.spark.pipelines.lake.table import LakeError
 LOG_FOLDER: Final = "_martlet_log"
 COMPACTION: Final = "compaction"
 
-_UNFOLDED_BATCHES: Final = 10
+_UNCHECKPOINTED_BATCHES: Final = 10
 """The newest batches of a writer keep their own entry: a late twin of one must find it."""
-_FOLD_ENTRIES_MIN: Final = 200
+_CHECKPOINT_ENTRIES_MIN: Final = 200
 
 
 class _Entry(NamedTuple):
@@ -50,9 +50,9 @@ class _Entry(NamedTuple):
 
 
 class _Log(NamedTuple):
-    """All of the log: the fold, and the entries it does not stand for."""
+    """All of the log: the checkpoint, and the entries it does not stand for."""
 
-    fold_number: int
+    checkpoint_number: int
     adds: dict[str, DataFile]
     removes: dict[str, DataFile]
     last_batches: dict[str, int]
@@ -67,7 +67,7 @@ class ParquetTable:
         self.path = path
         self.stages_files = True
         self._entries = os.path.join(path, LOG_FOLDER, "entries")
-        self._folded = os.path.join(path, LOG_FOLDER, "folded")
+        self._checkpoints = os.path.join(path, LOG_FOLDER, "folded")
         self._columns = os.path.join(path, LOG_FOLDER, "columns.json")
 
     def prepare(self, schema: pa.Schema, partition_by: str | None) -> None:
@@ -76,7 +76,7 @@ class ParquetTable:
             "partition_by": partition_by,
         }
         os.makedirs(self._entries, exist_ok=True)
-        os.makedirs(self._folded, exist_ok=True)
+        os.makedirs(self._checkpoints, exist_ok=True)
         if not os.path.exists(self._columns):
             self._create(self._columns, wanted)
         held = _read_json(self._columns)
@@ -88,7 +88,7 @@ class ParquetTable:
 
     def commit(self, writer: str, batch: int, adds: Sequence[DataFile], removes: Sequence[DataFile] = ()) -> bool:
         entry = _Entry(_entry_name(writer, batch), list(adds), list(removes))
-        is_new = not self._is_folded(writer, batch) and self._create(
+        is_new = not self._is_checkpointed(writer, batch) and self._create(
             os.path.join(self._entries, entry.name),
             {"adds": [file.as_data() for file in adds], "removes": [file.as_data() for file in removes]},
         )
@@ -100,7 +100,9 @@ class ParquetTable:
         return is_new
 
     def has_batch(self, writer: str, batch: int) -> bool:
-        return os.path.exists(os.path.join(self._entries, _entry_name(writer, batch))) or self._is_folded(writer, batch)
+        return os.path.exists(os.path.join(self._entries, _entry_name(writer, batch))) or self._is_checkpointed(
+            writer, batch
+        )
 
     def files(self) -> list[DataFile]:
         log = self._read_log()
@@ -136,7 +138,7 @@ class ParquetTable:
                     gone += self._merge(_up_to(files, target_bytes))
                 except pa.ArrowException as error:
                     raise LakeError(f"{self.path} was not compacted: {error}") from error
-        self.fold_log()
+        self.checkpoint_log()
         return gone
 
     def _merge(self, files: Sequence[DataFile]) -> int:
@@ -190,17 +192,17 @@ class ParquetTable:
         flush_to_disk(os.path.dirname(place))
         return True
 
-    def _is_folded(self, writer: str, batch: int) -> bool:
-        return batch <= self._read_fold()[1].last_batches.get(writer, -1)
+    def _is_checkpointed(self, writer: str, batch: int) -> bool:
+        return batch <= self._read_checkpoint()[1].last_batches.get(writer, -1)
 
-    def _read_fold(self) -> tuple[int, _Log]:
-        """The newest fold, with its number. A newer one may take it away between listing and reading."""
+    def _read_checkpoint(self) -> tuple[int, _Log]:
+        """The newest checkpoint, with its number. A newer one may take it away between listing and reading."""
         while True:
-            number = self._fold_number()
+            number = self._checkpoint_number()
             if number < 0:
                 return -1, _Log(-1, {}, {}, {}, frozenset(), [])
             try:
-                data = _read_json(self._fold_place(number))
+                data = _read_json(self._checkpoint_place(number))
             except FileNotFoundError:
                 continue
             adds, removes = (
@@ -208,32 +210,32 @@ class ParquetTable:
             )
             return number, _Log(number, adds, removes, data["last_batches"], frozenset(data["covers"]), [])
 
-    def _fold_number(self) -> int:
-        return max(self._fold_numbers(), default=-1)
+    def _checkpoint_number(self) -> int:
+        return max(self._checkpoint_numbers(), default=-1)
 
-    def _fold_numbers(self) -> list[int]:
-        return [int(name.split(".")[0]) for name in _listed(self._folded) if name.endswith(".json")]
+    def _checkpoint_numbers(self) -> list[int]:
+        return [int(name.split(".")[0]) for name in _listed(self._checkpoints) if name.endswith(".json")]
 
-    def _fold_place(self, number: int) -> str:
-        return os.path.join(self._folded, f"{number}.json")
+    def _checkpoint_place(self, number: int) -> str:
+        return os.path.join(self._checkpoints, f"{number}.json")
 
     def _read_log(self) -> _Log:
-        """The fold and the entries of one moment: a fold made meanwhile takes entries away, then all is read again."""
+        """The checkpoint and the entries of one moment; all is read again if a newer one took entries away."""
         while True:
-            number, log = self._read_fold()
+            number, log = self._read_checkpoint()
             names = [name for name in _listed(self._entries) if name.endswith(".json") and name not in log.covered]
             try:
                 entries = [self._read_entry(name) for name in sorted(names, key=_entry_order)]
             except FileNotFoundError:
                 continue
-            if self._fold_number() == number:
+            if self._checkpoint_number() == number:
                 return log._replace(entries=entries)
 
     def _read_entry(self, name: str) -> _Entry:
         data = _read_json(os.path.join(self._entries, name))
         return _Entry(name, *([DataFile.from_data(file) for file in data[key]] for key in ("adds", "removes")))
 
-    def fold_log(self) -> None:
+    def checkpoint_log(self) -> None:
         """Put old entries into one file."""
         log = self._read_log()
         self._remove_covered(log)
@@ -244,9 +246,9 @@ class ParquetTable:
         old = [
             entry
             for entry in log.entries
-            if _entry_order(entry.name)[1] <= newest[_entry_order(entry.name)[0]] - _UNFOLDED_BATCHES
+            if _entry_order(entry.name)[1] <= newest[_entry_order(entry.name)[0]] - _UNCHECKPOINTED_BATCHES
         ]
-        if len(old) < _FOLD_ENTRIES_MIN:
+        if len(old) < _CHECKPOINT_ENTRIES_MIN:
             return
         adds, removes, last = dict(log.adds), dict(log.removes), dict(log.last_batches)
         for entry in old:
@@ -261,21 +263,21 @@ class ParquetTable:
             "last_batches": last,
             "covers": [entry.name for entry in old],
         }
-        if self._create(self._fold_place(log.fold_number + 1), content):
-            self._remove_covered(self._read_fold()[1])
+        if self._create(self._checkpoint_place(log.checkpoint_number + 1), content):
+            self._remove_covered(self._read_checkpoint()[1])
 
     def _remove_covered(self, log: _Log) -> None:
-        """Remove the entries that a fold stands for, and older folds.
+        """Remove the entries that a checkpoint stands for, and older checkpoints.
 
-        A fold that was killed has left its own; they are gone for good before the next one, which does not name them.
+        A process killed here has left its own; they are gone for good before the next one, which does not name them.
         """
         for name in log.covered:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(self._entries, name))
-        for number in self._fold_numbers():
-            if number < log.fold_number:
+        for number in self._checkpoint_numbers():
+            if number < log.checkpoint_number:
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self._fold_place(number))
+                    os.unlink(self._checkpoint_place(number))
         if log.covered:
             flush_to_disk(self._entries)
 

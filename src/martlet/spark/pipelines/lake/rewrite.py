@@ -1,7 +1,7 @@
 """Rows in place of files: the new files of a table and the old ones they stand for change places in one commit.
 
 The rows are written by tasks like any other batch; only the commit differs, so it is done here at the driver, with the
-files that the tasks have told.
+files that the tasks have reported.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,10 +37,10 @@ def rewrite_files(
         written = [{**file.as_data(), "partition": file.partition[partition_by]} for file in files.write_all(batches)]
         yield pa.RecordBatch.from_pylist(written, schema=_written_schema())
 
-    told = rows.repartition(partition_by).mapInArrow(write, _WRITTEN).collect()
+    written = rows.repartition(partition_by).mapInArrow(write, _WRITTEN).collect()
     adds = [
         DataFile(row["path"], row["staged"], row["rows"], row["bytes"], {partition_by: row["partition"]})
-        for row in told
+        for row in written
     ]
     commit_in_sight(table, writer, batch, adds, removes)
 

@@ -8,7 +8,7 @@ object; `write` in tasks. Nothing survives from `write` to `commit` but the mess
 Tasks never open the table: executors need not have the packages that a layout's log is kept with.
 
 Invariant: the writer of a stream is Spark's query id, which is kept in the checkpoint. A name chosen by people would
-make a stream that starts anew skip its first batches without a word.
+make a stream that starts again skip its first batches without a word.
 
 Proved by: tests/spark/test_archive.py.
 """
@@ -29,7 +29,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from martlet.spark.pipelines.lake.data_file import DataFile, FilesWriter, staging_folder
-from martlet.spark.pipelines.lake.table import LakeError, LakeTable, commit_in_sight, open_table
+from martlet.spark.pipelines.lake.layouts import open_table
+from martlet.spark.pipelines.lake.table import LakeError, LakeTable, commit_in_sight
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,7 +108,7 @@ class LakeStreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
         self._commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Files of a batch that was not committed are nobody's; the next attempt writes others."""
+        """Files of a batch that was not committed belong to none; the next attempt writes others."""
 
 
 class LakeWriter(_TaskWriter, DataSourceArrowWriter):

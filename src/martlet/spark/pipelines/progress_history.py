@@ -3,7 +3,7 @@
 Spark calls the listener in a thread of its own, once for each batch and now and then while idle. What it says is put
 into a new record and replaces the old one, so readers need no lock. The last thing it says about a query is its end.
 
-Proved by: tests/unit/spark/test_progress_book.py.
+Proved by: tests/unit/spark/test_progress_history.py.
 """
 
 import json
@@ -76,7 +76,7 @@ def positions_of(sources: Sequence[Mapping[str, Any]]) -> dict[TopicPartition, i
     return positions
 
 
-class ProgressBook(StreamingQueryListener):
+class ProgressHistory(StreamingQueryListener):
     """Listens to all queries of a session."""
 
     def __init__(self) -> None:

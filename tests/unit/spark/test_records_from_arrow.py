@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 )
 
 from martlet.spark.failures import ColumnsRefused
-from martlet.spark.row_columns import RowColumns, bytes_of, check_columns, headers_of, instants_of
+from martlet.spark.records_from_arrow import RowColumns, bytes_of, check_columns, headers_of, instants_of
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 KINDS: dict[str, DataType] = {

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 from martlet.base.ids import TopicPartition
 from martlet.client.fetched import Fetched
-from martlet.spark.record_columns import arrow_schema, columns_of
+from martlet.spark.arrow_from_records import arrow_schema, columns_of
 from martlet.spark.record_schema import ALWAYS, HEADERS
 from martlet.wire.batch import LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT, build_batch
 from martlet.wire.compression import Compression

@@ -1,4 +1,4 @@
-"""What is told about a run: plain data that is written to a file, shown by the command and read by programs.
+"""What is known of a run: plain data that is written to a file, shown by the command and read by programs.
 
 Rules: pure; field names are what `--json` shows and keep their meaning.
 """

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from martlet.spark.pipelines.lake import sink
 from martlet.spark.pipelines.lake.table import LakeError
-from martlet.spark.pipelines.run_directory import RunDirectory
+from martlet.spark.pipelines.state_directory import RunDirectory
 
 MESSAGES: Final = "martlet"
 """The format of topics."""
@@ -41,11 +41,11 @@ class RunOptions:
 
 
 class StreamFlow(NamedTuple):
-    """A query to be started, and the chore to be done now and then while it runs."""
+    """A query to be started, and the maintenance done now and then while it runs."""
 
     name: str
     start: Callable[[], StreamingQuery]
-    chore: Callable[[], object] | None
+    maintenance: Callable[[], object] | None
 
 
 class BatchFlow(NamedTuple):
@@ -119,13 +119,13 @@ class PipelineRun:
         layout: str = "parquet",
         partition_by: str | None = None,
         name: str = "lake",
-        chore: Callable[[], object] | None = None,
+        maintenance: Callable[[], object] | None = None,
     ) -> None:
         """Append a stream to a lake table, each row once."""
         writer = frame.writeStream.format(sink.FORMAT).option("path", path).option("layout", layout)
         if partition_by is not None:
             writer = writer.option("partitionBy", partition_by)
-        self._add(name, writer, chore)
+        self._add(name, writer, maintenance)
 
     def write_batches(self, frame: DataFrame, function: Callable[[BatchOfRows], None], *, name: str) -> None:
         """Give every micro-batch to a function."""
@@ -150,14 +150,14 @@ class PipelineRun:
             options["keepTimestamp"] = "true"
         return options
 
-    def _add(self, name: str, writer: DataStreamWriter, chore: Callable[[], object] | None = None) -> None:
+    def _add(self, name: str, writer: DataStreamWriter, maintenance: Callable[[], object] | None = None) -> None:
         writer = writer.queryName(f"{self._directory.name}.{name}")
         writer = writer.option("checkpointLocation", self._directory.checkpoint(name))
         if self.options.until_end:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{self.options.every_seconds} seconds")
-        self.flows.append(StreamFlow(name, writer.start, chore))
+        self.flows.append(StreamFlow(name, writer.start, maintenance))
 
 
 def append_to_lake(batch: BatchOfRows, path: str, *, layout: str, partition_by: str | None = None) -> None:

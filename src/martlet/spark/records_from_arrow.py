@@ -2,7 +2,7 @@
 
 Rules: checks in the driver, by Spark's types, before anything runs; values in tasks, out of Arrow.
 
-Proved by: tests/unit/spark/test_row_columns.py
+Proved by: tests/unit/spark/test_records_from_arrow.py
 """
 
 from collections.abc import Iterable, Sequence

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from martlet.base.ids import TopicPartition
-from martlet.spark.pipelines.progress_book import QueryProgress, positions_of
+from martlet.spark.pipelines.progress_history import QueryProgress, positions_of
 
 
 def report(batch: int, rows: int, offset: int, **more: Any) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Runs a pipeline: starts its flows, watches them, starts failed ones again, ends them between batches.
 
-How it works: one loop, a few times a second. Spark's figures come through `ProgressBook`, the lag from the brokers;
-both make a `RunStatus` that is written to the run's directory and handed to whoever shows it. The run ends when all
-flows have ended, when it is asked to stop (the stop file, or a signal), or when a flow fails for good.
+How it works: one loop, a few times a second. Spark's figures come through `ProgressHistory`, the lag from the brokers;
+both make a `RunStatus` that is written to the run's directory and handed to the command that shows it. The run ends
+when all flows have ended, when it is asked to stop (the stop file, or a signal), or when a flow fails for good.
 
 Stopping: the stop file also tells the source to give no further batch, so a query comes to rest after the batch it is
 in, and only then is it stopped. Nothing is interrupted.
@@ -12,10 +12,10 @@ pauses, and so is one that has waited for its first message a while: that is for
 at its start has a mistake in it, and ends the run; unless it is known to pass, as when a busy machine could not start a
 process in time.
 
-Invariants: (R1) a stop that was asked for loses and repeats nothing; (R2) the status file always says how the run
-ended, unless its process was killed, which the lock shows.
+Invariants: (SPK-13) a stop that was asked for loses and repeats nothing; (SPK-14) the status file always says how the
+run ended, unless its process was killed, which the lock shows.
 
-Proved by: tests/spark/test_runner.py.
+Proved by: tests/spark/test_supervisor.py.
 """
 
 import threading
@@ -29,17 +29,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 from martlet.base.clock import Clock, SystemClock
 from martlet.base.errors import MartletError
 from martlet.spark.pipelines.failure_text import failure_text, is_passing, told_failure
+from martlet.spark.pipelines.flows import BatchFlow, PipelineRun, StreamFlow
 from martlet.spark.pipelines.lag_probe import Lag, probe_lag
-from martlet.spark.pipelines.progress_book import ProgressBook
-from martlet.spark.pipelines.run import BatchFlow, PipelineRun, StreamFlow
-from martlet.spark.pipelines.run_directory import RunDirectory
-from martlet.spark.pipelines.run_status import FlowStatus, RunState, RunStatus
+from martlet.spark.pipelines.progress_history import ProgressHistory
+from martlet.spark.pipelines.state_directory import RunDirectory
+from martlet.spark.pipelines.status import FlowStatus, RunState, RunStatus
 
 _POLL_SECONDS: Final = 0.3
 _REST_POLL_SECONDS: Final = 0.02
 _EMPTY_BATCHES_SECONDS: Final = 10.0
 _LAG_INTERVAL_MS: Final = 2_000
-_CHORE_INTERVAL_MS: Final = 60_000
+_MAINTENANCE_INTERVAL_MS: Final = 60_000
 _LAST_REPORT_SECONDS: Final = 10.0
 _RESTARTS_MAX: Final = 5
 _SETTLED_MS: Final = 30_000
@@ -64,10 +64,10 @@ class Runner:
         self._status = status
         self._tell = tell
         self._clock = clock or SystemClock()
-        self._book = ProgressBook()
+        self._book = ProgressHistory()
         self._woken = threading.Event()
         self._lag_at_ms = 0
-        self._chores_at_ms = self._clock.monotonic_ms()
+        self._maintained_at_ms = self._clock.monotonic_ms()
         self._watches: list[_StreamWatch | _BatchWatch] = []
 
     def wake(self) -> None:
@@ -83,7 +83,7 @@ class Runner:
             for watch in self._watches:
                 watch.start()
             ended = self._watch_all()
-        except Exception as error:  # noqa: BLE001 - supervisor: whatever ends a run is told by its status (R2)
+        except Exception as error:  # noqa: BLE001 - supervisor: whatever ends a run shows in its status (SPK-14)
             for watch in self._watches:
                 watch.abandon()
             return self._note(RunState.FAILED, told_failure(error, self._directory.spark_log))
@@ -103,17 +103,17 @@ class Runner:
                 for watch in self._watches:
                     watch.come_to_rest()
                 self._ask_lag()
-                self._chores()
+                self._maintain()
                 return RunState.STOPPED
             ended = [watch.has_ended(self._pause) for watch in self._watches]
             if all(ended):
                 self._ask_lag()
-                self._chores()
+                self._maintain()
                 return RunState.FINISHED
             if self._clock.monotonic_ms() - self._lag_at_ms >= _LAG_INTERVAL_MS:
                 self._ask_lag()
-            if self._clock.monotonic_ms() - self._chores_at_ms >= _CHORE_INTERVAL_MS:
-                self._chores()
+            if self._clock.monotonic_ms() - self._maintained_at_ms >= _MAINTENANCE_INTERVAL_MS:
+                self._maintain()
             self._note(RunState.RUNNING)
             self._pause(_POLL_SECONDS)
 
@@ -127,11 +127,11 @@ class Runner:
                 watch.lag = probe_lag(self._run.options.bootstrap, self._book.of(watch.query_name).positions)
         self._lag_at_ms = self._clock.monotonic_ms()
 
-    def _chores(self) -> None:
+    def _maintain(self) -> None:
         for watch in self._watches:
             if isinstance(watch, _StreamWatch):
-                watch.do_chore(self._directory.spark_log)
-        self._chores_at_ms = self._clock.monotonic_ms()
+                watch.maintain(self._directory.spark_log)
+        self._maintained_at_ms = self._clock.monotonic_ms()
 
     def _note(self, state: RunState, error: str | None = None) -> RunStatus:
         flows = tuple(watch.status() for watch in self._watches)
@@ -147,7 +147,7 @@ class Runner:
 class _StreamWatch:
     """One query under the runner's eyes."""
 
-    def __init__(self, flow: StreamFlow, book: ProgressBook, query_name: str, clock: Clock) -> None:
+    def __init__(self, flow: StreamFlow, book: ProgressHistory, query_name: str, clock: Clock) -> None:
         self.flow = flow
         self._clock = clock
         self._started_at_ms = 0
@@ -187,7 +187,7 @@ class _StreamWatch:
         return False
 
     def come_to_rest(self) -> None:
-        """End it after the batch it is in; the source gives no other (R1)."""
+        """End it after the batch it is in; the source gives no other (SPK-13)."""
         query = self._query
         if query is None or not query.isActive:
             return
@@ -201,13 +201,13 @@ class _StreamWatch:
         query.stop()
         self._book.wait_for_end(str(query.runId), _LAST_REPORT_SECONDS)
 
-    def do_chore(self, log: Path) -> None:
-        """What keeps the flow's target in order; when it fails, that is told and tried again the next time."""
-        if self.flow.chore is None:
+    def maintain(self, log: Path) -> None:
+        """What keeps the flow's target in order; when it fails, that is logged and it is tried again the next time."""
+        if self.flow.maintenance is None:
             return
         try:
-            self.flow.chore()
-        except Exception as error:  # noqa: BLE001 - supervisor: a chore that fails must not end the flow
+            self.flow.maintenance()
+        except Exception as error:  # noqa: BLE001 - supervisor: maintenance that fails must not end the flow
             self._last_error = told_failure(error, log)
 
     def abandon(self) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from martlet.base.ids import TopicPartition
-from martlet.spark.pipelines.run import BatchOfRows, PipelineRun
-from martlet.spark.pipelines.run_directory import RunDirectory
-from martlet.spark.pipelines.run_status import RunState, RunStatus
+from martlet.spark.pipelines.flows import BatchOfRows, PipelineRun
+from martlet.spark.pipelines.state_directory import RunDirectory
+from martlet.spark.pipelines.status import RunState, RunStatus
 from martlet.spark.pipelines.user_flow import PipelineFileError, load_flows, start_flows
 from tests.spark.pipeline_runs import PipelineRuns
 from tests.spark.topics import Message, Topics
@@ -157,17 +157,17 @@ def {name}(messages):
     assert [flow.lag_messages for flow in status.flows] == [0]
 
 
-def test_a_chore_that_fails_in_a_way_nobody_foresaw_is_told_and_does_not_end_the_run(
+def test_maintenance_that_fails_unforeseen_is_reported_and_does_not_end_the_run(
     topics: Topics, pipelines: PipelineRuns, tmp_path: Path
 ) -> None:
     source = topics.new()
     topics.fill(source, 3)
 
     def define(run: PipelineRun) -> None:
-        def chore() -> None:
+        def maintenance() -> None:
             raise ValueError("a file is broken")
 
-        run.write_lake(run.read_stream(source).select("value"), str(tmp_path / "table"), chore=chore)
+        run.write_lake(run.read_stream(source).select("value"), str(tmp_path / "table"), maintenance=maintenance)
 
     status = pipelines.run("keep", define, until_end=True)
     assert (status.state, status.flows[0].rows) == (RunState.FINISHED, 3)

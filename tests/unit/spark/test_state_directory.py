@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from martlet.spark.pipelines.run_directory import RunDirectory, RunDirectoryError, RunInUse, known_runs
-from martlet.spark.pipelines.run_status import FlowStatus, RunState, RunStatus
+from martlet.spark.pipelines.state_directory import RunDirectory, RunDirectoryError, RunInUse, known_runs
+from martlet.spark.pipelines.status import FlowStatus, RunState, RunStatus
 
 
 def status(state: RunState) -> RunStatus:

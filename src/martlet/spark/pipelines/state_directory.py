@@ -7,7 +7,7 @@
     <state>/<name>/spark.log      what Spark and its workers say
 
 Rules: nothing here knows Spark; `list`, `status` and `stop` work from these files without starting it.
-Proved by: tests/unit/spark/test_run_directory.py.
+Proved by: tests/unit/spark/test_state_directory.py.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from martlet.base.errors import MartletError
-from martlet.spark.pipelines.run_status import RunState, RunStatus
+from martlet.spark.pipelines.status import RunState, RunStatus
 
 DEFAULT_STATE: Final = "martlet-pipelines"
 

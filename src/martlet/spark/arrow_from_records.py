@@ -6,7 +6,7 @@ How it works: the positions of keys and values ascend through the fetched bytes,
 binary array laid over those bytes; `take` of every fourth element copies keys (or values) at memory speed, and a null
 index gives a null. Headers likewise.
 
-Proved by: tests/unit/spark/test_record_columns.py
+Proved by: tests/unit/spark/test_arrow_from_records.py
 """
 
 from array import array
