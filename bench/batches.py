@@ -31,8 +31,8 @@ def build_values_batch(values: Sequence[bytes]) -> bytes:
 def bulk_batch(value_bytes: int, seed: int = 0) -> tuple[bytes, int]:
     """One full batch of values of that size, and how many messages it holds."""
     randomness = SimRandomness(seed)
-    room = BATCH_BYTES_MAX - HEADER_BYTES
-    count = max(1, min(BATCH_MESSAGES_MAX, room // (value_bytes + _RECORD_OVERHEAD_BYTES)))
+    free_bytes = BATCH_BYTES_MAX - HEADER_BYTES
+    count = max(1, min(BATCH_MESSAGES_MAX, free_bytes // (value_bytes + _RECORD_OVERHEAD_BYTES)))
     return build_values_batch([randomness.token(value_bytes) for _ in range(count)]), count
 
 

@@ -1,4 +1,4 @@
-"""`./dev bench failover`: how long nobody can publish after a leader was killed, and that a clean stop is not noticed.
+"""`./dev bench failover`: how long a killed leader stops publishing, and that a clean stop is not noticed.
 
     python -m bench.failover [--quick] [--only kill|stop] [--rounds N] [--json FILE] [--markdown FILE] [--work-dir DIR]
 

@@ -237,7 +237,7 @@ async def _beat(member: Member) -> None:
 
 
 async def _settle(members: list[Member]) -> None:
-    """Until nobody's assignment has changed for some rounds."""
+    """Until no member's assignment has changed for some rounds."""
     quiet_rounds = 0
     while quiet_rounds < _SETTLED_ROUNDS:
         await asyncio.sleep(_SETTLE_PAUSE_SECONDS)

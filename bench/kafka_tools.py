@@ -125,7 +125,7 @@ class Lab:
         return name
 
     def publish(self, topic: str, count: int, size: int = 10) -> None:
-        """So many messages, over all partitions."""
+        """This many messages, over all partitions."""
         producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
         for number in range(count):
             while True:

@@ -125,13 +125,13 @@ def _group_led_by(cluster: RunningCluster, broker: int, prefix: str) -> str:
 
 def _is_led_by_another(cluster: RunningCluster, old: int, topic: str, partition: int) -> bool:
     good = [number for number in cluster.brokers if number != old]
-    told = {cluster.metadata(topic, from_broker=number).topics[topic].partitions[partition].leader for number in good}
-    return len(told) == 1 and not told & {old, -1}
+    named = {cluster.metadata(topic, from_broker=number).topics[topic].partitions[partition].leader for number in good}
+    return len(named) == 1 and not named & {old, -1}
 
 
 @contextmanager
 def _load(count: int) -> Iterator[None]:
-    """So many processes that only burn processor time."""
+    """This many processes that only burn processor time."""
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield

@@ -36,7 +36,7 @@ class ProcessFailed(Exception):
 
 
 def free_port() -> int:
-    """A port nobody listens on, below those the kernel gives to outgoing connections.
+    """A port without a listener, below those the kernel gives to outgoing connections.
 
     Only there is it safe to try a port again and again until a server listens: a connection that gets the very port it
     wants to reach as its own connects to itself, answers itself, and keeps the server from listening.
@@ -274,7 +274,7 @@ class HelperProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # It ends with its input, but after a failure nobody wants to wait for that.
+        # It ends with its input, but after a failure that is not waited for.
         if kind is not None:
             self._process.kill()
         with contextlib.suppress(OSError):

@@ -25,7 +25,7 @@ _LOAD_SECONDS: Final = 1.0
 
 
 def recovery(context: Context) -> list[Figure]:
-    """1 GB, and 10 GB where the disk has room for it."""
+    """1 GB, and 10 GB where the disk has space for it."""
     figures: list[Figure] = []
     sizes = [64 * MEGABYTE] if context.quick else [GIGABYTE, 10 * GIGABYTE]
     for size in sizes:

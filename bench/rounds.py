@@ -47,7 +47,7 @@ def settle() -> None:
 
 
 def touch_pages(place: Path, size: int) -> None:
-    """Write so many bytes and delete them, right before a round that writes as many: both sides find pages alike.
+    """Write N bytes and delete them, right before a round that writes as many: both sides find pages alike.
 
     A virtual machine gives pages that were free for some seconds back to its host, and the first write to such a page
     is many times slower than to one that was just freed.

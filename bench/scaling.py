@@ -1,8 +1,8 @@
 """What the many cost the one: throughput of one active client beside 5,000 partitions, and beside 5,000 connections.
 
 Two brokers live through all rounds, one with the crowd and one without; the one that is not measured is taken off the
-processor. In a round each is measured twice, one before and after the other, and the other twice in a row: whoever has
-just been measured is slower, whichever it is. Measured are bulk publishes (bytes) and single small publishes five in
+processor. In a round each is measured twice, one before and after the other, and the other twice in a row: the one just
+measured is slower, whichever it is. Measured are bulk publishes (bytes) and single small publishes five in
 flight (requests), both with `martlet.flush=never` and within one segment, so that the device does not hide what the
 processor has to do.
 """

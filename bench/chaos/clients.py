@@ -1,14 +1,14 @@
 """Who uses the cluster while it is being broken: idempotent producers, a publisher that never repeats itself, readers.
 
-Each is a thread that reports to the `History` and goes on through every fault until it is told to stop.
+Each is a thread that reports to the `History` and goes on through every fault until it is asked to stop.
 
 - `IdempotentPublisher`: confluent-kafka with acks=all and idempotence. It ends itself now and then without waiting for
-  its answers and begins anew under another name, as a crashed program would.
+  its answers and begins again under another name, as a crashed program would.
 - `SinglePublisher`: a bare connection, acks=all, one batch at a time, never sent twice. It sees the broker's own error
   codes, so it alone can say that something was refused for certain. After an open outcome it goes on under another
   name: what it sent may still be on its way and may arrive behind what it sends next.
 - `Reader`: confluent-kafka by assignment, from the beginning, with a rack so that followers serve it too. It must be
-  given everything in order; it begins anew at an earlier place now and then.
+  given everything in order; it begins again at an earlier place now and then.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from bench.wire_client import WireClient
 from martlet.base.errors import ErrorCode
 
 _LIVES_SECONDS: Final = (8.0, 40.0)
-"""How long a client lives until it begins anew."""
+"""How long a client lives until it begins again."""
 _QUEUED_MAX: Final = 500
 _FLUSH_SECONDS_MAX: Final = 90.0
 _ANSWER_SECONDS_MAX: Final = 8.0
@@ -47,7 +47,7 @@ _silent = logging.getLogger("bench.chaos.librdkafka")
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 _NEW_EPOCH: Final = "epoch bump"
-"""In what librdkafka says when it begins to number anew all that it has not seen acknowledged."""
+"""In what librdkafka says when it begins to number again all that it has not seen acknowledged."""
 
 QUICK_TO_RETURN: Final[dict[str, Any]] = {
     "reconnect.backoff.ms": 20,
@@ -61,7 +61,7 @@ QUICK_TO_RETURN: Final[dict[str, Any]] = {
 
 @dataclass
 class Target:
-    """What is used, and where its outcome is told. Who begins anew asks the `servers` named at that time."""
+    """What is used, and where its outcome is reported. A client that begins again asks the `servers` of that time."""
 
     servers: str
     topic: str
@@ -160,7 +160,7 @@ class IdempotentPublisher:
                 "error_cb": self._on_error,
                 **EpochWatch.SETTINGS,
             },
-            logger=EpochWatch(lambda text: self._target.history.complain(f"{name} begins anew: {text}")).logger,
+            logger=EpochWatch(lambda text: self._target.history.complain(f"{name} begins again: {text}")).logger,
         )
         ends_at = time.monotonic() + self._random.uniform(*_LIVES_SECONDS)
         for _ in self._paced():
@@ -193,7 +193,7 @@ class IdempotentPublisher:
                     return  # never sent; its outcome is unknown like any other's that was not reported
                 producer.poll(0.05)
             except KafkaException:
-                self._has_failed = True  # for good; the error was told to `_on_error`
+                self._has_failed = True  # for good; the error went to `_on_error`
                 return
             else:
                 return
@@ -207,7 +207,7 @@ class IdempotentPublisher:
             self._target.history.acknowledged(name, offset if offset is not None and offset >= 0 else None)
             self.acknowledged_in[message.partition() or 0] += 1
         else:
-            # No fault lasts as long as its patience, so it was told something that it takes for final.
+            # No fault lasts as long as its patience, so the answer was one that it takes for final.
             self._target.history.complain(f"{name} was given up by librdkafka: {error}")
 
     def _on_error(self, error: KafkaError) -> None:

@@ -54,7 +54,7 @@ class Fault:
     undo: Undo
     ends_at: float
     links: bool = False
-    """It has cut links, and nobody else may heal them."""
+    """It has cut links, and no other fault may heal them."""
     store: bool = False
     brokers: frozenset[int] = frozenset()
     """Down or paused by it."""
@@ -150,7 +150,7 @@ class Faults:
         return self.chance.sample(free, min(count, len(free)))
 
     def _lasting(self, low: float, high: float) -> float:
-        """A moment so many leases from now."""
+        """A moment N leases from now."""
         return time.monotonic() + self.chance.uniform(low, high) * self.cluster.lease_seconds
 
     def _kill(self) -> Fault | None:

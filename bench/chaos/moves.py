@@ -1,6 +1,6 @@
 """An operator at work during the chaos run: partitions are moved and led by others while everything else goes wrong.
 
-Each order is given once, through Martlet's own client, and nobody waits for what becomes of it: the cluster has to
+Each order is given once, through Martlet's own client, and its outcome is not waited for: the cluster has to
 bring a move that it took on to its end, whatever happens meanwhile.
 """
 

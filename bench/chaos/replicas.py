@@ -1,6 +1,6 @@
 """Looks into the logs of all replicas, in the brokers' own files: are they the same, and what stands at an offset.
 
-Batches are stored as the leader wrote them, so when nobody publishes any more, the files of all replicas of a
+Batches are stored as the leader wrote them, so when nothing is published any more, the files of all replicas of a
 partition, one after the other, must be the same bytes, and some: a log that is not found is not the same as another
 that is not found. Where segments begin may differ.
 
@@ -24,11 +24,11 @@ def differences(cluster: RunningCluster, topic: str, partitions: int) -> list[st
     """One sentence for each partition whose replicas differ still after a while; followers may need a moment."""
     deadline = time.monotonic() + _SECONDS_MAX
     while True:
-        told = cluster.metadata(topic).topics[topic].partitions
+        known = cluster.metadata(topic).topics[topic].partitions
         found = []
         for index in range(partitions):
             name = f"{topic}-{index}"
-            text = difference(name, {number: cluster.brokers[number].log_of(name) for number in told[index].replicas})
+            text = difference(name, {number: cluster.brokers[number].log_of(name) for number in known[index].replicas})
             found += [text] if text else []
         if not found or time.monotonic() > deadline:
             return found
@@ -40,8 +40,8 @@ def difference(partition: str, logs: Mapping[int, Path]) -> str | None:
     contents = {number: _content(log) for number, log in logs.items()}
     if len(set(contents.values())) == 1 and all(size for size, _ in contents.values()):
         return None
-    told = ", ".join(f"broker {number}: {size:,} bytes ({digest[:8]})" for number, (size, digest) in contents.items())
-    return f"the replicas of {partition} differ: {told}"
+    found = ", ".join(f"broker {number}: {size:,} bytes ({digest[:8]})" for number, (size, digest) in contents.items())
+    return f"the replicas of {partition} differ: {found}"
 
 
 def _content(directory: Path) -> tuple[int, str]:

@@ -1,6 +1,6 @@
 """Who uses the broker while it is being killed: an idempotent producer, a single-shot publisher, a reader.
 
-Each is a thread that reports to the `History` and keeps going through every crash until it is told to stop.
+Each is a thread that reports to the `History` and keeps going through every crash until it is asked to stop.
 """
 
 import logging
@@ -20,7 +20,7 @@ from martlet.wire.batch import crc_matches, iterate_batches
 from martlet.wire.records.record import read_records
 
 ANSWER_SECONDS_MAX: Final = 15.0
-"""A killed broker's connections end at once; whoever waits as long as this waits for a broker that hangs."""
+"""A killed broker's connections end at once; a client that waits as long as this waits for a broker that hangs."""
 _PACE_SECONDS: Final = 0.01
 _MESSAGES_PER_STEP: Final = 20
 _FETCH_BYTES: Final = 4 << 20

@@ -9,7 +9,7 @@ died before its answer came. An unknown one may be there or not, but at most onc
 What must hold of everything read back:
 1. What was acknowledged is there, at the offset acknowledged, with the content sent.
 2. Nothing is there twice. (Idempotent publishers send again after a crash; the others never do.)
-3. What was refused is not there, and nothing is there that nobody sent.
+3. What was refused is not there, and nothing is there that was not sent.
 4. Each publisher's messages to a partition stand in the order sent; offsets only rise.
 5. What a reader was once given at an offset stays there for ever.
 
@@ -66,7 +66,7 @@ def name_of(value: bytes) -> Name | None:
 
 @dataclass
 class History:
-    """Filled by several threads, each of which only adds; judged while nobody needs to wait."""
+    """Filled by several threads, each of which only adds; judged while no thread needs to wait."""
 
     sent: dict[tuple[Kind, int], int] = field(default_factory=lambda: defaultdict(int))
     acknowledged: dict[Name, int] = field(default_factory=dict)

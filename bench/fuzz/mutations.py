@@ -52,7 +52,7 @@ class Mutator:
         )
 
     def frames(self, count: int) -> list[bytes]:
-        """So many frames with their length prefixes, in one go."""
+        """This many frames with their length prefixes, in one go."""
         corpus, chance = self._corpus, self._chance
         chosen = chance.choices(corpus.requests, corpus.weights, k=count)
         return [self._frame(chance.choice(variants)) for variants in chosen]

@@ -34,7 +34,7 @@ from martlet.wire.batch import build_batch
 
 GROWTH_BYTES_MAX: Final = 64 << 20
 DISTURBANCE_SECONDS_MAX: Final = 5.0
-_LANES: Final = 48
+_CONNECTIONS: Final = 48
 _FRAMES_PER_WRITE: Final = 12
 _SILENCE_SECONDS: Final = 0.15
 _UNEXPECTED: Final = 'error="unknown_server_error"'
@@ -77,7 +77,7 @@ class FuzzResult:
         return "\n".join([*lines, *(f"FAILED: {complaint}" for complaint in self.complaints)])
 
 
-class Lane(asyncio.Protocol):
+class FuzzedConnection(asyncio.Protocol):
     """One connection: counts the frames that come back, and wakes its task when all did or nothing more will."""
 
     def __init__(self) -> None:
@@ -132,9 +132,9 @@ class FuzzRun:
         loop = asyncio.get_running_loop()
         started = loop.time()
         watching = loop.run_in_executor(None, self._be_ordinary)
-        lanes = [asyncio.ensure_future(self._drive(started + seconds)) for _ in range(_LANES)]
-        for lane in lanes:
-            await lane
+        connections = [asyncio.ensure_future(self._drive(started + seconds)) for _ in range(_CONNECTIONS)]
+        for connection in connections:
+            await connection
         self.result.seconds = loop.time() - started
         self._over = True
         await watching
@@ -147,15 +147,15 @@ class FuzzRun:
             if not pending or loop.time() > deadline:
                 return
             try:
-                transport, lane = await loop.create_connection(Lane, "127.0.0.1", self._process.port)
+                transport, connection = await loop.create_connection(FuzzedConnection, "127.0.0.1", self._process.port)
             except OSError as error:
                 self._complain(f"no connection could be made: {error}")
                 return
-            lane.wanted = len(pending)
+            connection.wanted = len(pending)
             transport.write(b"".join(pending))
-            await lane.wait()
+            await connection.wait()
             transport.abort()
-            del pending[: self._count(lane)]
+            del pending[: self._count(connection)]
 
     def _take(self, count: int) -> list[bytes]:
         count = min(count, self._frames - self._taken)
@@ -165,13 +165,13 @@ class FuzzRun:
         self._taken += count
         return taken
 
-    def _count(self, lane: Lane) -> int:
+    def _count(self, connection: FuzzedConnection) -> int:
         """How many frames that was, noted by their fates."""
         result = self.result
-        answered = min(lane.answers, lane.wanted)
+        answered = min(connection.answers, connection.wanted)
         result.answered += answered
-        stopped = answered < lane.wanted
-        if stopped and lane.closed:
+        stopped = answered < connection.wanted
+        if stopped and connection.closed:
             result.closed += 1
         elif stopped:
             result.silent += 1

@@ -156,7 +156,7 @@ def gone_on(kept: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in now[group].items():
             before = kept[group].get(name, value)
             if before != value and name not in _MAY_DIFFER:
-                raise SystemExit(f"{name} is {value} now and was {before} in the run that is kept: measure anew")
+                raise SystemExit(f"{name} is {value} now and was {before} in the run that is kept: measure again")
     facts = {group: {**kept[group], **now[group]} for group in ("machine", "versions", "configurations")}
     for name in _MAY_DIFFER:
         seen = [*kept["machine"].get(name, "").split(", "), now["machine"][name]]
@@ -195,7 +195,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./dev bench peers", description="Martlet beside other queues.")
     everyone = ",".join(_PEERS)
     parser.add_argument("--with", dest="peers", default=everyone, help=f"which ({everyone})")
-    parser.add_argument("--minutes", type=float, default=240.0, help="begin no further round after so many (240)")
+    parser.add_argument("--minutes", type=float, default=240.0, help="begin no further round after this many (240)")
     parser.add_argument("--rounds", type=int, help="rounds (7, or 1 with --quick; 0: only --profile)")
     names = [workload.name for workload in WORKLOADS]
     parser.add_argument("--only", action="append", choices=names, help="run this workload; may be repeated")
@@ -206,7 +206,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--go-on", action="store_true", help="further rounds to the samples kept, up to --rounds in all"
     )
-    parser.add_argument("--redraw", action="store_true", help="only make table and plots anew from the samples kept")
+    parser.add_argument("--redraw", action="store_true", help="only make table and plots again from the samples kept")
     parser.add_argument("--list", action="store_true", help="only say which systems are here, in which version")
     arguments = parser.parse_args()
     unknown = set(filter(None, arguments.peers.split(","))) - set(_PEERS)

@@ -71,7 +71,7 @@ class Session:
         yield self.sample(case, CPU, "s", cpu * 1e6 / result.get("messages_in_all", result["messages"]), **point)
 
     def publish_ready_made(self, value_bytes: int, batch_messages: int, total_bytes: int) -> dict[str, Any]:
-        """Publish ready-made requests: full batches, or of so many messages each; only where Kafka is spoken."""
+        """Publish ready-made requests: full batches, or of N messages each; only where Kafka is spoken."""
         queue = self.queue()
         path = self.directory / f"requests-{queue}"
         if batch_messages:

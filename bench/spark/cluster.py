@@ -1,6 +1,6 @@
 """A Spark standalone cluster on loopback: a master and workers, each a process of its own, as on several machines.
 
-Ports are chosen by the system, and told by the processes in their logs. A worker and the executors it starts are one
+Ports are chosen by the system, and named by the processes in their logs. A worker and the executors it starts are one
 process group, so that leaving the `with` ends all of them, whatever they do.
 """
 
@@ -81,11 +81,11 @@ class SparkCluster:
             )
         self._processes.append(process)
         deadline = time.monotonic() + _READY_SECONDS
-        while (told := ready.search(log.read_text("utf-8", "replace"))) is None:
+        while (found := ready.search(log.read_text("utf-8", "replace"))) is None:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise ProcessFailed(f"Spark's {name} did not start: {log.read_text('utf-8', 'replace')[-2000:]}")
             time.sleep(0.1)
-        return told.group(1)
+        return found.group(1)
 
     def _end(self) -> None:
         for process in reversed(self._processes):

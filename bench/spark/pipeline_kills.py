@@ -41,7 +41,7 @@ from martlet.client.cluster import Cluster
 from martlet.client.fetcher import Fetcher
 from martlet.client.offsets import offset_ranges
 from martlet.client.producer import Producer
-from martlet.spark.pipelines.lake.table import open_table
+from martlet.spark.pipelines.lake.layouts import open_table
 
 SOURCE: Final = "orders"
 COPY: Final = "orders-copy"
@@ -120,7 +120,7 @@ class PipelineProcess:
         return sum(flow["rows"] for flow in status["flows"])
 
     def wait_for_rows(self, more: int) -> bool:
-        """Until it has processed more than so many; False when it ended instead."""
+        """Until it has processed more than N; False when it ended instead."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while self.rows() <= more:
             if self.process.poll() is not None:
@@ -175,7 +175,7 @@ def _name(process: psutil.Process) -> str:
 
 @dataclass
 class Publisher:
-    """Publishes numbered messages from a thread until told to stop, whatever happens to the broker."""
+    """Publishes numbered messages from a thread until asked to stop, whatever happens to the broker."""
 
     bootstrap: str
     numbers: int = 0

@@ -6,7 +6,7 @@ Every figure stands beside Spark's own Kafka connector on the same broker, in th
 jars are not part of PySpark; Maven fetches them where it is installed. Without them the other side is a Parquet file
 with the same rows, which says how much Spark can take at all, and nothing is judged.
 
-Where the time goes is told by doing parts of the same work. Reading, without Spark and in one process: fetched only,
+Where the time goes is found by doing parts of the same work. Reading, without Spark and in one process: fetched only,
 and fetched and decoded into Arrow; a Spark task adds Arrow over a socket and the JVM making rows of it. Writing: Spark
 handing the rows to Python, which drops them; and the rows published from Arrow by one process.
 """
@@ -40,7 +40,7 @@ from martlet.client.offsets import offset_ranges
 from martlet.spark.range_reading import read_range
 from martlet.spark.ranges import OffsetRange
 from martlet.spark.read_options import parse_read_options
-from martlet.spark.row_columns import RowColumns
+from martlet.spark.records_from_arrow import RowColumns
 from martlet.spark.session import start_session
 from martlet.spark.write_options import parse_write_options
 from martlet.spark.writers import MartletBatchWriter
@@ -85,7 +85,7 @@ def _bootstrap(broker: BrokerProcess) -> str:
 
 
 def _rows(spark: SparkSession, count: int, size: int) -> DataFrame:
-    """So many values of this size, made in the JVM; half of the bytes differ from row to row."""
+    """This many values of this size, made in the JVM; half of the bytes differ from row to row."""
     filler = "x" * (size - 16)
     return spark.range(0, count, numPartitions=_PARTITIONS).select(
         f.concat(f.lpad(f.col("id").cast("string"), 16, "0"), f.lit(filler)).cast("binary").alias("value")

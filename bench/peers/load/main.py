@@ -24,7 +24,7 @@ Role = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def serve(roles: Mapping[str, Role]) -> None:
-    """Do the one thing asked for; what goes wrong is told as `failed`."""
+    """Do the one thing asked for; what goes wrong is reported as `failed`."""
     specification = json.loads(sys.stdin.readline())
     try:
         result = roles[specification["role"]](specification)

@@ -67,7 +67,7 @@ async def _publish(connection: Any, specification: dict[str, Any], subject: str)
         if b'"error"' in message.data:
             failures.append(message.data)
         if answered % 500 == 0 or answered >= count:
-            moved.set()  # the sender waits for room, or for all
+            moved.set()  # the sender waits for space, or for all
 
     inbox = connection.new_inbox()
     await connection.subscribe(inbox, cb=acknowledged, pending_msgs_limit=-1, pending_bytes_limit=-1)
@@ -88,11 +88,11 @@ async def _publish(connection: Any, specification: dict[str, Any], subject: str)
 
 
 async def discard(connection: Any, specification: dict[str, Any]) -> dict[str, Any]:
-    """To a subject nobody listens to: the server drops it."""
+    """To a subject without listeners: the server drops it."""
     count, value = specification["count"], value_of(specification["value_bytes"])
     watch = Stopwatch()
     for _ in range(count):
-        await connection.publish("bench.nobody", value)
+        await connection.publish("bench.unheard", value)
     await connection.flush(60)
     return watch.result(count)
 

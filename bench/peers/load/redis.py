@@ -41,8 +41,8 @@ def publish(specification: dict[str, Any]) -> dict[str, Any]:
 
 
 def discard(specification: dict[str, Any]) -> dict[str, Any]:
-    """To a channel nobody listens to: the server drops it."""
-    return _pipelined(specification, ("PUBLISH", "bench.nobody"))
+    """To a channel without listeners: the server drops it."""
+    return _pipelined(specification, ("PUBLISH", "bench.unheard"))
 
 
 def _pipelined(specification: dict[str, Any], command: tuple[str, ...]) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def make_nodes(directory: Path, count: int, jvm: Sequence[str]) -> list[KafkaNod
 
 
 def wait_for_nodes(servers: str, count: int) -> None:
-    """Until clients are told of all nodes."""
+    """Until clients hear of all nodes."""
 
     def ask() -> None:
         found = AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(timeout=5).brokers

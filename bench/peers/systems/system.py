@@ -41,7 +41,7 @@ class Protocol(StrEnum):
 
 @dataclass
 class Running:
-    """A started system. Its processes are ended by whoever started it."""
+    """A started system. Its processes are ended by the code that started it."""
 
     system: "System"
     durability: Durability
@@ -115,7 +115,7 @@ class System(ABC):
         return clients_python()
 
     def topic_config(self, durability: Durability) -> dict[str, str]:
-        """What a new topic is told, where topics decide about durability."""
+        """The settings of a new topic, where topics decide about durability."""
         return {}
 
 
@@ -123,7 +123,7 @@ class System(ABC):
 def running(
     processes: Sequence[ServerProcess], make: Callable[[], Running], *, ready: Callable[[Running], None] | None = None
 ) -> Iterator[Running]:
-    """Start all, wait until all listen and `ready` says so; kill them in the end, because nobody times a stop here."""
+    """Start all, wait until all listen and `ready` says so; kill them in the end, because a stop is not timed here."""
     try:
         for process in processes:
             process.start()

@@ -42,7 +42,7 @@ def start(session: Session) -> Iterator[Sample]:
 
 
 def recovery(session: Session) -> Iterator[Sample]:
-    """With much data that nobody has flushed: after kill -9, and then after a clean stop."""
+    """With much data that was not flushed: after kill -9, and then after a clean stop."""
     size = session.context.sized(10 * GIGABYTE, 20 * MEGABYTE)
     free = shutil.disk_usage(session.context.work).free
     if free < size * _FREE_BYTES_PER_BYTE:

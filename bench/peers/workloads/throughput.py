@@ -167,7 +167,7 @@ def _by_two(read: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
 def _consume_ready_made(
     session: Session, case: str, plan: FetchPlan, messages: int, *, rounds: int
 ) -> Iterator[Sample]:
-    """Read all so many times; what is read more than once is read once more before, uncounted."""
+    """Read all N times; what is read more than once is read once more before, uncounted."""
     requests = len(plan.request_sizes)
     warmup = requests if rounds > 1 else 0
 
