@@ -158,7 +158,7 @@ def test_an_etcd_that_does_not_know_the_user_is_refused_at_once(tmp_path: Path) 
         etcd.call("/v3/auth/user/add", {"name": "root", "password": "r"})
         etcd.call("/v3/auth/user/grant", {"user": "root", "role": "root"})
         etcd.call("/v3/auth/enable", {})
-        (tmp_path / "password").write_text("wrong\n")
+        (tmp_path / "password").write_text("pass-of-etcd-77\n")
         metadata = f"etcd://127.0.0.1:{etcd.port}"
         nobody = run_broker(tmp_path / "one", metadata=metadata)
         somebody = run_broker(
@@ -168,6 +168,7 @@ def test_an_etcd_that_does_not_know_the_user_is_refused_at_once(tmp_path: Path) 
     assert "it asks for user and password" in nobody.stderr
     assert "check the user and the password" in somebody.stderr
     assert "Traceback" not in nobody.stderr + somebody.stderr
+    assert "pass-of-etcd-77" not in somebody.stdout + somebody.stderr
 
 
 def test_a_start_that_waits_for_etcd_ends_when_it_is_asked_to(tmp_path: Path) -> None:
