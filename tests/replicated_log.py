@@ -336,7 +336,7 @@ class ReplicatedPartition:
             leader = Member(partition.leader, partition.leader_incarnation or Incarnation(-1))
             known = self.leaders.setdefault(partition.leader_epoch, leader)
             if known != leader:
-                raise Violation(f"I5: epoch {partition.leader_epoch} has two leaders, {known} and {leader}")
+                raise Violation(f"REP-5: epoch {partition.leader_epoch} has two leaders, {known} and {leader}")
 
     def _apply(self, broker: Broker) -> None:
         partition = self.partition
@@ -422,7 +422,7 @@ class ReplicatedPartition:
             broker.copy.high_watermark = high_watermark_after(step.high_watermark, broker.copy)
         elif isinstance(step, TruncateTo):
             if step.loses_committed:
-                raise Violation(f"I6: {broker.id} cuts to {step.end_offset}, below its high watermark")
+                raise Violation(f"REP-6: {broker.id} cuts to {step.end_offset}, below its high watermark")
             broker.copy.cut(step.end_offset)
         elif isinstance(step, StartAt):
             raise Violation("a log that was never trimmed has no start to jump to")
@@ -472,7 +472,7 @@ class ReplicatedPartition:
         # A copy that held it and has just lost its tail is one of those the promise allows for.
         lossy = [one for one in self.brokers.values() if one.is_lossy and one not in holders]
         if len(holders) + len(lossy) < _MIN_IN_SYNC:
-            raise Violation(f"I7: {value} at {offset} is acknowledged with {len(holders)} holders")
+            raise Violation(f"REP-7: {value} at {offset} is acknowledged with {len(holders)} holders")
         self.acknowledged[offset] = value
 
     def _note(self, text: str) -> None:
@@ -481,7 +481,7 @@ class ReplicatedPartition:
     # --- what must hold
 
     def check(self) -> None:
-        """I1, I2 and I8 against what was acknowledged and shown."""
+        """REP-1, REP-2 and REP-8 against what was acknowledged and shown."""
         newest = max(self.leaders)
         for broker in self.brokers.values():
             if not broker.running:
@@ -489,11 +489,11 @@ class ReplicatedPartition:
             is_newest_leader = broker.leader is not None and broker.leader.leader_epoch == newest
             is_candidate = broker.me in (*self.partition.isr, *self.partition.elr)
             if is_newest_leader or is_candidate:
-                self._check_complete(broker, "I1" if is_newest_leader else "I2")
+                self._check_complete(broker, "REP-1" if is_newest_leader else "REP-2")
             if broker.leader is not None:
                 for offset in range(broker.copy.high_watermark):
                     if self.shown.get(offset, broker.copy.records[offset].value) != broker.copy.records[offset].value:
-                        raise Violation(f"I8: {broker.id} shows another record at {offset}")
+                        raise Violation(f"REP-8: {broker.id} shows another record at {offset}")
 
     def _check_complete(self, broker: Broker, name: str) -> None:
         for offset, value in self.acknowledged.items():

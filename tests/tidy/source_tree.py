@@ -29,8 +29,8 @@ class SourceFile:
         return self.path.split("/")[0] if "/" in self.path else ""
 
     @property
-    def room(self) -> str:
-        """The room of the package it belongs to, or empty."""
+    def package(self) -> str:
+        """The package of Martlet it belongs to, or empty."""
         parts = self.path.split("/")
         return parts[2] if parts[:2] == ["src", "martlet"] and len(parts) > 3 else ""
 
@@ -50,8 +50,8 @@ def python_files() -> tuple[SourceFile, ...]:
     return tuple(file for file in text_files() if file.path.endswith(".py"))
 
 
-def rooms() -> list[str]:
-    """The folders of the package."""
+def packages() -> list[str]:
+    """The packages of Martlet."""
     return sorted(path.parent.name for path in (ROOT / "src" / "martlet").glob("*/__init__.py"))
 
 

@@ -1,19 +1,20 @@
-"""The documents say what is so: rooms, settings, metrics, exit codes, links and commands are compared with the code."""
+"""The documents say what is so: packages, settings, metrics, exit codes, links, commands are compared with the code."""
 
 import dataclasses
 import re
 
-import click
 import pytest
 
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.cli.exit_codes import MEANINGS
-from martlet.cli.main import cli
 from martlet.observe.exposition import MetricsRegistry
 from martlet.observe.metrics import BrokerMetrics
-from tests.tidy.source_tree import ROOT, SourceFile, rooms, text_files
+from tests.tidy.commands import commands_in, fault_of, texts_of
+from tests.tidy.source_tree import ROOT, SourceFile, packages, python_files, text_files
 
 DOCUMENTS = [file for file in text_files() if file.path.endswith(".md")]
+GUIDES = [file for file in DOCUMENTS if "decisions" not in file.path]
+"""Those that speak of the source as it is now; a decision speaks of the day it was taken."""
 
 
 def document(path: str) -> str:
@@ -26,9 +27,9 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_the_table_of_rooms_lists_every_folder_and_no_other() -> None:
+def test_the_table_of_packages_lists_every_folder_and_no_other() -> None:
     listed = [row[0].strip("`/") for row in rows(document("src/martlet/README.md")) if row[0].startswith("`")]
-    assert sorted(listed) == rooms()
+    assert sorted(listed) == packages()
 
 
 def test_every_setting_stands_in_the_operations_page_with_its_default_and_meaning() -> None:
@@ -79,6 +80,26 @@ def test_links_between_documents_lead_somewhere(file: SourceFile) -> None:
             assert anchor in [re.sub(r"[^\w -]", "", head).lower().replace(" ", "-") for head in heads], target
 
 
+@pytest.mark.parametrize("file", GUIDES, ids=lambda file: file.path)
+def test_every_module_that_a_document_names_exists(file: SourceFile) -> None:
+    named = re.findall(r"`([\w/.]+\.py|(?:src|tests|bench|sim|docs)/[\w/.]+)", file.text)
+    known = [f"/{known.path}" for known in text_files()]
+    assert [
+        path
+        for path in named
+        if not any(there.endswith(f"/{path}") for there in known if path[-3:] == ".py") and not (ROOT / path).exists()
+    ] == []
+
+
+@pytest.mark.parametrize("file", GUIDES, ids=lambda file: file.path)
+def test_every_name_that_a_document_places_in_a_module_is_there(file: SourceFile) -> None:
+    modules = {f"/{known.path}": known.text for known in python_files()}
+    for names, path in re.findall(r"((?:`\w+`(?:, | and )?)+) in `([\w/]+\.py)`", file.text):
+        texts = [text for known, text in modules.items() if known.endswith(f"/{path}")]
+        for name in re.findall(r"\w+", names.replace(" and ", " ")):
+            assert any(re.search(rf"\b{name}\b", text) for text in texts), f"{name} in {path}"
+
+
 def test_every_decision_stands_in_the_list_of_decisions() -> None:
     listed = re.findall(r"\]\((\d{4}-[^)]+)\)", document("docs/decisions/README.md"))
     written = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md"))
@@ -87,16 +108,28 @@ def test_every_decision_stands_in_the_list_of_decisions() -> None:
 
 @pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.path)
 def test_only_commands_and_flags_that_exist_are_documented(file: SourceFile) -> None:
-    for line in re.findall(r"(?:^|[`|] ?)martlet ([a-z][^`|]*?)(?=[`|]|\n|$)", file.text, re.MULTILINE):
-        command: click.Command = cli
-        for word in line.split():
-            if isinstance(command, click.Group):
-                found = command.get_command(click.Context(command), word)
-                assert found is not None, f"martlet {line}"
-                command = found
-            elif word.startswith("--"):
-                flags = [flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)]
-                assert word.partition("=")[0] in flags, f"martlet {line}"
+    assert [fault for line in commands_in(file.text) if (fault := fault_of(line))] == []
+
+
+def test_only_commands_and_flags_that_exist_are_named_in_the_source() -> None:
+    strings = [(file.path, *text) for file in python_files() if file.top == "src" for text in texts_of(file.tree)]
+    commands = [(path, line, command) for path, line, text in strings for command in commands_in(text)]
+    assert len(commands) > 80
+    assert [f"{path}:{line}: {fault}" for path, line, command in commands if (fault := fault_of(command))] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("`martlet topic describe orders` shows it", 0),
+        ("`martlet topic show orders` shows it", 1),
+        ("lost: martlet partition elect --unclean", 0),
+        ("  martlet consume hello --follow-me", 1),
+        ("from martlet import __version__", 0),
+    ],
+)
+def test_a_command_that_is_not_there_is_found(text: str, faults: int) -> None:
+    assert len([line for line in commands_in(text) if fault_of(line)]) == faults
 
 
 @pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.path)

@@ -22,12 +22,17 @@ def constructor_of(parameters: int) -> str:
     return f"class A:\n  def __init__(self, {names}, *, last): ...\n"
 
 
+def class_of(methods: int) -> str:
+    return "class A:\n" + "".join(f"  def f{number}(self): ...\n" for number in range(methods))
+
+
 @pytest.mark.parametrize(
     ("rule", "kept", "broken"),
     [
         ("file-size", "x = 1\n" * 800, "x = 1\n" * 801),
         ("function-size", function_of(60), function_of(61)),
         ("constructor-parameters", constructor_of(7), constructor_of(8)),
+        ("class-methods", class_of(30), class_of(31)),
         ("module-head", HEAD, "x = 1\n"),
         ("module-head", HEAD, '"""."""\n'),
         ("module-head", HEAD, '"""Words without an end of sentence"""\n'),
@@ -61,7 +66,7 @@ def test_a_place_names_the_function_within_its_class() -> None:
 
 
 @pytest.mark.parametrize("text", ["import time", "from os import path", "import a, threading", "import os.path"])
-def test_a_pure_room_may_not_import_the_outside_world(text: str) -> None:
+def test_a_pure_package_may_not_import_the_outside_world(text: str) -> None:
     assert broken_places("impure", text, "src/martlet/wire/batch.py") == ["src/martlet/wire/batch.py"]
     assert broken_places("impure", text, "src/martlet/broker/app.py") == []
     assert broken_places("impure", "import timeit_of_ours", "src/martlet/wire/batch.py") == []

@@ -12,8 +12,8 @@ from martlet.cli.options import json_option
 from martlet.cli.output import format_bytes, format_duration, print_facts, print_json, print_note, print_table
 from martlet.cli.pipeline_run import run, state_option
 from martlet.spark.pipelines.catalogue import READY
-from martlet.spark.pipelines.run_directory import RunDirectory, known_runs
-from martlet.spark.pipelines.run_status import FlowStatus, RunState, RunStatus
+from martlet.spark.pipelines.state_directory import RunDirectory, known_runs
+from martlet.spark.pipelines.status import FlowStatus, RunState, RunStatus
 
 _STOP_POLL_SECONDS: Final = 0.2
 _BAD: Final = frozenset({RunState.FAILED, RunState.DIED})

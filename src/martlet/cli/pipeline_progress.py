@@ -10,7 +10,7 @@ import click
 
 from martlet.base.clock import SystemClock
 from martlet.cli.output import format_duration, is_terminal, print_note, printable
-from martlet.spark.pipelines.run_status import RunState, RunStatus
+from martlet.spark.pipelines.status import RunState, RunStatus
 
 _NOTE_INTERVAL_MS: Final = 10_000
 _ENDS: Final = frozenset({RunState.FINISHED, RunState.STOPPED, RunState.FAILED})

@@ -23,11 +23,11 @@ from martlet.cli.options import ASSIGNMENT, START, Target, connects, json_option
 from martlet.cli.pipeline_progress import ProgressPrinter
 from martlet.cli.start_position import Start, StartKind
 from martlet.spark.pipelines.catalogue import READY, ReadyPipeline
-from martlet.spark.pipelines.run_directory import DEFAULT_STATE, RunDirectory, RunInUse
+from martlet.spark.pipelines.state_directory import DEFAULT_STATE, RunDirectory, RunInUse
 
 if TYPE_CHECKING:
+    from martlet.spark.pipelines.flows import PipelineRun
     from martlet.spark.pipelines.launch import LaunchRequest
-    from martlet.spark.pipelines.run import PipelineRun
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -220,9 +220,9 @@ def _run_project(
     path: str, name: str | None, state: str, master: str, settings: Mapping[str, str], as_json: bool
 ) -> None:
     from martlet.spark.pipelines.declarative import find_specification, run_project
+    from martlet.spark.pipelines.flows import RunOptions
     from martlet.spark.pipelines.launch import LaunchRequest, first_status
-    from martlet.spark.pipelines.run import RunOptions
-    from martlet.spark.pipelines.run_status import RunState
+    from martlet.spark.pipelines.status import RunState
 
     specification = find_specification(path)
     if specification is None:
@@ -257,8 +257,8 @@ def _run(
 def _request(common: CommonOptions, name: str, pipeline: str, every: float) -> "LaunchRequest":
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise CommandFailed(ExitCode.USAGE, "Spark needs a Java runtime, and there is none", "install Java 17 or newer")
+    from martlet.spark.pipelines.flows import RunOptions
     from martlet.spark.pipelines.launch import LaunchRequest
-    from martlet.spark.pipelines.run import RunOptions
 
     options = RunOptions(
         bootstrap=",".join(str(address) for address in common.target.bootstrap),

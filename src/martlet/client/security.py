@@ -3,7 +3,7 @@
 `security_from` reads what people write: `security.protocol`, `sasl.mechanism`, `sasl.username`, `sasl.password`,
 `ssl.ca.location` and the rest of `NAMES`; what contradicts itself is a ValueError with a sentence.
 
-Proved by: tests/unit/client/test_client_security.py
+Proved by: tests/broker/test_sasl.py
 """
 
 import ssl

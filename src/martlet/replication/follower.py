@@ -8,8 +8,9 @@ leader whose history differs says where that epoch ended in its log. The followe
 own history ends that epoch, and fetches again; after at most as many rounds as there are epochs in between, both agree.
 
 Invariants:
-I3 after a truncation, both logs are the same up to it; nothing is appended before the leader agrees with the history;
-I6 the follower's high watermark never goes back and never passes its end; a truncation below it loses something
+REP-3 after a truncation, both logs are the same up to it; nothing is appended before the leader agrees with the
+   history;
+REP-6 the follower's high watermark never goes back and never passes its end; a truncation below it loses something
    acknowledged, and says so.
 
 Proved by: tests/unit/replication/test_follower.py, tests/properties/test_replication.py
@@ -152,7 +153,7 @@ class FollowerReplica:
 
 
 def high_watermark_after(leader_high_watermark: int, log: FollowerLog) -> int:
-    """After an append: the follower's high watermark, as far as the leader's and its log reach (I6)."""
+    """After an append: the follower's high watermark, as far as the leader's and its log reach (REP-6)."""
     return max(log.high_watermark, min(leader_high_watermark, log.end_offset))
 
 

@@ -3,7 +3,7 @@
 A change is proposed to the metadata store by compare-and-swap, whose answer may be late or never come. Until it is
 known, both outcomes must be lived with: the *maximal* set holds the members of either.
 
-Invariant: (I4) a record is committed only when every member of the maximal set has it, so whichever outcome the
+Invariant: (REP-4) a record is committed only when every member of the maximal set has it, so whichever outcome the
 store chose, its set is complete.
 """
 

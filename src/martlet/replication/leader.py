@@ -9,14 +9,14 @@ maximal in-sync set hold. A follower is dropped when it has not caught up for `l
 than allowed, or lacks anything while its disk is full. It may join again when it holds everything that is committed and
 everything this epoch began with; with a full disk only when it holds all.
 
-Invariants (I: numbers as in docs/architecture.md, "Replication"):
-REP-1 a leader is in its own in-sync set;
-I4 what is committed is held by every member of the maximal in-sync set;
-I6 the high watermark never goes back, never passes a member of the maximal set, and stands still while fewer than the
-   minimum are in sync;
-I11 a fetch with another leader epoch, or of a process that is not a replica, counts for nothing;
-I13 a follower is taken back only with at least one fetch in this epoch that reached both the high watermark and the
-    epoch's first offset.
+Invariants (REP-1 to REP-15 are those of docs/architecture.md, "Replication"):
+REP-16 a leader is in its own in-sync set;
+REP-4 what is committed is held by every member of the maximal in-sync set;
+REP-6 the high watermark never goes back, never passes a member of the maximal set, and stands still while fewer than
+   the minimum are in sync;
+REP-11 a fetch with another leader epoch, or of a process that is not a replica, counts for nothing;
+REP-13 a follower is taken back only with at least one fetch in this epoch that reached both the high watermark and the
+   epoch's first offset.
 
 Proved by: tests/unit/replication/test_leader.py, tests/properties/test_replication.py
 """
@@ -109,7 +109,7 @@ class LeaderReplica:
         own_offset: int | None = None,
     ) -> None:
         """`own_offset` is where this replica counts up to, if that is not its end: under `commit` what is flushed."""
-        invariant(me in state.in_sync, "REP-1: a leader is in its own in-sync set")
+        invariant(me in state.in_sync, "REP-16: a leader is in its own in-sync set")
         self.me = me
         self.options = options
         self._log = log
@@ -204,7 +204,7 @@ class LeaderReplica:
         return progress
 
     def check_fetch(self, member: Member, leader_epoch: int) -> None:
-        """Refuse the fetch of a process that is not a follower here or that names another epoch (I11)."""
+        """Refuse the fetch of a process that is not a follower here or that names another epoch (REP-11)."""
         state, broker = self._state, member.broker
         if broker not in state.replicas or broker == self.me.broker:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker} is not a follower of this partition")
@@ -230,7 +230,7 @@ class LeaderReplica:
 
         `full` are brokers whose disks are full: what one of them lacks it will not get soon.
 
-        From here on until the outcome is known the union of all sets that may be stored counts (I4). After an answer
+        From here on until the outcome is known the union of all sets that may be stored counts (REP-4). After an answer
         that never came there is always something to propose, if only what is stored: once the store has taken
         anything, the lost proposal can no longer happen.
         """
@@ -289,7 +289,7 @@ class LeaderReplica:
         return caught_up or now_ms - progress.caught_up_at_ms <= self.options.lag_time_max_ms
 
     def may_join(self, progress: FollowerProgress) -> bool:
-        """Whether a follower that is not in sync may be taken into the in-sync set (I13)."""
+        """Whether a follower that is not in sync may be taken into the in-sync set (REP-13)."""
         if progress.member in self.in_sync.committed or self._lags_too_far(progress):
             return False
         return progress.end_offset >= max(self._log.high_watermark, self.epoch_start_offset)
@@ -305,7 +305,7 @@ class LeaderReplica:
     # --- what is committed
 
     def committed_offset(self) -> int:
-        """Everything below is committed; never below the high watermark (I4, I6)."""
+        """Everything below is committed; never below the high watermark (REP-4, REP-6)."""
         high_watermark = self._log.high_watermark
         if not self.has_enough_in_sync:
             return high_watermark

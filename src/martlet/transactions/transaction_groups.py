@@ -13,7 +13,7 @@ TXN-6 A step is decided at most once, by the newest run, with winners that were 
 TXN-7 No child of a decided step, or of an older run, opens or grows; a decision aborts what is open of them.
 TXN-8 What one decision writes fits one append: the add that would break this is refused, never the decision.
 
-Proved by: tests/unit/transactions/test_transaction_groups.py, tests/unit/transactions/test_group_end_model.py
+Proved by: tests/unit/transactions/test_transaction_groups.py
 """
 
 from collections.abc import Iterable

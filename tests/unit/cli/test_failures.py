@@ -57,7 +57,7 @@ def test_every_protocol_error_has_an_exit_code_and_a_sentence() -> None:
 
 
 def test_a_bug_of_ours_keeps_its_traceback() -> None:
-    assert failure_of(InvariantViolation("I1")) is None
+    assert failure_of(InvariantViolation("LOG-1")) is None
     assert failure_of(KeyError("x")) is None
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from martlet.cli.pipeline_progress import progress_line
 from martlet.spark.pipelines.catalogue import READY
-from martlet.spark.pipelines.run_directory import RunDirectory
-from martlet.spark.pipelines.run_status import FlowStatus, RunState, RunStatus
+from martlet.spark.pipelines.state_directory import RunDirectory
+from martlet.spark.pipelines.status import FlowStatus, RunState, RunStatus
 from tests.unit.cli.command_line import martlet
 
 FLOW = FlowStatus(

@@ -61,12 +61,12 @@ def test_records_are_appended_and_the_high_watermark_follows_as_far_as_the_log_r
     assert high_watermark_after(3, log) == 15, "it never goes back"
 
 
-def test_i3_the_log_is_cut_where_the_leaders_epoch_ended() -> None:
+def test_rep_3_the_log_is_cut_where_the_leaders_epoch_ended() -> None:
     log = Log(20, EpochCache([(3, 0), (5, 10)]))
     assert take(FetchAnswer(diverging=EpochEnd(5, 14)), log) == TruncateTo(14, loses_committed=False)
 
 
-def test_i3_an_epoch_only_the_leader_knows_is_cut_at_the_last_common_one() -> None:
+def test_rep_3_an_epoch_only_the_leader_knows_is_cut_at_the_last_common_one() -> None:
     log = Log(20, EpochCache([(3, 0), (5, 10)]))
     # The leader's history has epoch 4 where ours has 5: only epoch 3 can be common.
     assert take(FetchAnswer(diverging=EpochEnd(4, 30)), log) == TruncateTo(10, loses_committed=False)

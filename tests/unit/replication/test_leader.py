@@ -59,7 +59,7 @@ def fetch(replica: Led, member: Member, offset: int, *, end_offset: int, now_ms:
     return progress
 
 
-def test_i6_a_record_is_committed_once_every_member_in_sync_has_it() -> None:
+def test_rep_6_a_record_is_committed_once_every_member_in_sync_has_it() -> None:
     replica = leader()
     assert replica.own_offset_moved(10) == 0
     fetch(replica, TWO, 10, end_offset=10)
@@ -70,7 +70,7 @@ def test_i6_a_record_is_committed_once_every_member_in_sync_has_it() -> None:
     assert replica.high_watermark == 10
 
 
-def test_i6_the_high_watermark_stands_still_below_the_minimum() -> None:
+def test_rep_6_the_high_watermark_stands_still_below_the_minimum() -> None:
     replica = leader(replace(STATE, in_sync=frozenset({ONE})))
     assert replica.own_offset_moved(10) == 0
     with pytest.raises(ApiError, match="1 replicas are in sync, 2 are needed") as refused:
@@ -105,7 +105,7 @@ def test_a_follower_that_has_what_there_was_at_its_last_fetch_keeps_up() -> None
         assert replica.propose(second * 600) is None
 
 
-def test_i13_a_follower_is_taken_back_when_it_has_all_that_is_committed_and_that_the_epoch_began_with() -> None:
+def test_rep_13_a_follower_is_taken_back_when_it_has_all_that_is_committed_and_that_the_epoch_began_with() -> None:
     replica = leader(replace(STATE, in_sync=frozenset({ONE, TWO})), end_offset=8)
     fetch(replica, TWO, 8, end_offset=8)
     assert replica.high_watermark == 8
@@ -115,7 +115,7 @@ def test_i13_a_follower_is_taken_back_when_it_has_all_that_is_committed_and_that
     assert replica.propose(0) == Proposal(frozenset({ONE, TWO, THREE}), 100)
 
 
-def test_i13_a_follower_that_may_join_is_reported_until_a_proposal_holds_it() -> None:
+def test_rep_13_a_follower_that_may_join_is_reported_until_a_proposal_holds_it() -> None:
     replica = leader(replace(STATE, in_sync=frozenset({ONE, TWO})), end_offset=8)
     assert not replica.wants_to_propose(fetch(replica, THREE, 7, end_offset=8))
     assert not replica.wants_to_propose(fetch(replica, TWO, 8, end_offset=8)), "it is in sync"
@@ -134,7 +134,7 @@ def test_all_replicas_in_sync_must_have_said_where_their_logs_start() -> None:
     assert not replica.all_start_at(4)
 
 
-def test_i4_while_a_proposal_is_open_both_sets_must_have_a_record() -> None:
+def test_rep_4_while_a_proposal_is_open_both_sets_must_have_a_record() -> None:
     replica = leader(replace(STATE, in_sync=frozenset({ONE, TWO})))
     fetch(replica, THREE, 0, end_offset=0)
     assert replica.propose(0) is not None
@@ -145,7 +145,7 @@ def test_i4_while_a_proposal_is_open_both_sets_must_have_a_record() -> None:
     assert replica.high_watermark == 5
 
 
-def test_i4_an_answer_that_never_came_keeps_both_sets_until_the_store_moves_on() -> None:
+def test_rep_4_an_answer_that_never_came_keeps_both_sets_until_the_store_moves_on() -> None:
     replica = leader(replace(STATE, in_sync=frozenset({ONE, TWO})))
     fetch(replica, THREE, 0, end_offset=0)
     assert replica.propose(0) is not None
@@ -161,7 +161,7 @@ def test_i4_an_answer_that_never_came_keeps_both_sets_until_the_store_moves_on()
     assert replica.high_watermark == 5
 
 
-def test_i11_a_fetch_of_another_epoch_or_of_a_stranger_counts_for_nothing() -> None:
+def test_rep_11_a_fetch_of_another_epoch_or_of_a_stranger_counts_for_nothing() -> None:
     replica = leader()
     replica.own_offset_moved(5)
     stranger = Member(BrokerId(9), Incarnation(9))
@@ -232,7 +232,7 @@ def test_older_news_from_the_store_is_ignored() -> None:
     assert replica.in_sync.committed == STATE.in_sync
 
 
-def test_i6_a_lowered_minimum_counts_only_once_the_store_has_forgotten_the_eligible() -> None:
+def test_rep_6_a_lowered_minimum_counts_only_once_the_store_has_forgotten_the_eligible() -> None:
     alone = replace(STATE, in_sync=frozenset({ONE}), has_eligible=True)
     replica = leader(alone)
     replica.own_offset_moved(5)

@@ -1,7 +1,4 @@
-"""Changes who there is: users and their SCRAM credentials in the metadata store.
-
-Proved by: tests/broker/test_users.py
-"""
+"""Changes who there is: users and their SCRAM credentials in the metadata store."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,6 +1,6 @@
 """What a handler is given and how it answers: a request's context and its place in the connection's response queue.
 
-Invariant: SRV-1 replies of one connection leave in the order of its requests, whatever order they become ready in.
+Replies of one connection leave in the order of its requests, whatever order they become ready in (SRV-1).
 `Reply` is a place in the queue; the connection owns the queue.
 """
 

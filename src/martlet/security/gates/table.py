@@ -1,6 +1,6 @@
 """The gate of every API. A new API is served to nobody whom rules concern until it has a line here.
 
-Proved by: tests/unit/security/test_gates.py (every served API has a line), tests/broker/test_access_rules.py
+Proved by: tests/unit/security/test_gates.py (every served API has a line)
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,7 @@ Topics with the same subscribers and the same number of partitions are dealt out
 it of all, which is what joins of topics need. Members keep their numbers as long as the balance allows, so after
 changes a range may have gaps. The load is even per topic, not over all topics: that is the price.
 
-Invariants: GRP-10 of every assignor, and
+Invariants: GRP-10 of `specification.py`, and
 GRP-11 In each topic, loads differ by at most one.
 GRP-12 Topics with equal subscribers and partition counts are split alike.
 GRP-13 Given back its own outcome, it changes nothing.

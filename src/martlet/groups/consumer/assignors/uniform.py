@@ -3,7 +3,7 @@
 Topics with the same subscribers form one pool; with equal subscriptions there is only one, levelled in one go. With
 several, each is levelled in turn, over what its members carry from the others, until nothing moves any more.
 
-Invariants: GRP-10 of every assignor, and
+Invariants: GRP-10 of `specification.py`, and
 GRP-14 With equal subscriptions, loads differ by at most one.
 GRP-15 Otherwise, no partition could move to another of its subscribers and make their loads more even.
 GRP-16 Given back its own outcome, it changes nothing.
