@@ -1,15 +1,35 @@
-"""What the handlers of the group APIs share: who calls, and long lists cut into pieces that fit a turn of the loop."""
+"""What the handlers of the group APIs share: the call of a group, its caller, and long lists in pieces for one turn."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from martlet.base.errors import ApiError
+from martlet.broker.coordinators.groups import GroupCoordinator
 from martlet.broker.ground.request import RequestContext
+from martlet.coordinator.result import Result
 from martlet.groups.ports import Caller
 
+if TYPE_CHECKING:
+    from martlet.groups.machine import GroupsMachine
+
+S = TypeVar("S")
 T = TypeVar("T")
 
 PARTITIONS_PER_CALL: Final = 2_000
-"""One call of the machine handles so many partitions; a request that names more is carried out in parts."""
+"""In one call of the machine; a request that names more is served in parts."""
+
+
+async def call_group(
+    groups: GroupCoordinator,
+    group_id: str,
+    operation: "Callable[[GroupsMachine, int], Result[Any, S]]",
+    refused: Callable[[ApiError], S],
+) -> S:
+    """The response of one operation on a group, or the one that carries the error that refused it."""
+    try:
+        return await groups.call(group_id, operation)
+    except ApiError as error:
+        return refused(error)
 
 
 def caller_of(context: RequestContext) -> Caller:
@@ -25,17 +45,17 @@ def in_pieces(
     A topic without partitions counts as one, so that many of them are a long list too. No topics make no piece.
     """
     piece: list[tuple[T, int, int]] = []
-    room = size
+    left = size
     for topic, partitions in topics:
         start = 0
         while True:
-            end = min(len(partitions), start + room)
+            end = min(len(partitions), start + left)
             piece.append((topic, start, end))
-            room -= max(1, end - start)
+            left -= max(1, end - start)
             start = end
-            if room <= 0:
+            if left <= 0:
                 yield piece
-                piece, room = [], size
+                piece, left = [], size
             if start >= len(partitions):
                 break
     if piece:

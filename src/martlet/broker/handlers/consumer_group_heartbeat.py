@@ -6,8 +6,7 @@ answer says what the member may own now.
 
 from typing import Final
 
-from martlet.base.errors import ApiError
-from martlet.broker.coordinators.group_requests import caller_of
+from martlet.broker.coordinators.group_requests import call_group, caller_of
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.wire.api_keys import ApiKey
@@ -18,16 +17,14 @@ VERSIONS: Final = (0, 1)
 REQUEST: Final = ConsumerGroupHeartbeatRequest
 
 
-async def handle(broker: BrokerServices, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> object:
+async def handle(
+    broker: BrokerServices, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> ConsumerGroupHeartbeatResponse:
     """One heartbeat."""
     caller = caller_of(context)
-    try:
-        return await broker.groups.call(
-            request.group_id, lambda machine, now_ms: machine.consumer_group_heartbeat(request, caller, now_ms)
-        )
-    except ApiError as error:
-        return _refused(error)
-
-
-def _refused(error: ApiError) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.detail)
+    return await call_group(
+        broker.groups,
+        request.group_id,
+        lambda machine, now_ms: machine.consumer_group_heartbeat(request, caller, now_ms),
+        lambda error: ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.detail),
+    )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from martlet.base.errors import ApiError
+from martlet.broker.coordinators.group_requests import call_group
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.turns import in_turns
@@ -21,12 +21,9 @@ async def handle(broker: BrokerServices, request: DeleteGroupsRequest, context: 
 
 
 async def _delete(broker: BrokerServices, group_id: str) -> DeletableGroupResult:
-    try:
-        result = await broker.groups.call(group_id, lambda machine, now_ms: machine.delete_group(group_id, now_ms))
-    except ApiError as error:
-        return _refused(group_id, error)
-    return result
-
-
-def _refused(group_id: str, error: ApiError) -> DeletableGroupResult:
-    return DeletableGroupResult(group_id, error.code)
+    return await call_group(
+        broker.groups,
+        group_id,
+        lambda machine, now_ms: machine.delete_group(group_id, now_ms),
+        lambda error: DeletableGroupResult(group_id, error.code),
+    )

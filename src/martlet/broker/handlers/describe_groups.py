@@ -7,8 +7,7 @@ allowed are named on request, but not with an error.
 
 from typing import Final
 
-from martlet.base.errors import ApiError
-from martlet.broker.coordinators.group_requests import caller_of
+from martlet.broker.coordinators.group_requests import call_group, caller_of
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.turns import in_turns
@@ -36,17 +35,12 @@ async def handle(
 
 
 async def _describe(broker: BrokerServices, group_id: str, caller: Caller, with_operations: bool) -> DescribedGroup:
-    try:
-        described = await broker.groups.call(
-            group_id, lambda machine, now_ms: machine.describe_group(group_id, caller, now_ms)
-        )
-    except ApiError as error:
-        return _refused(group_id, error)
-    group = described
+    group = await call_group(
+        broker.groups,
+        group_id,
+        lambda machine, now_ms: machine.describe_group(group_id, caller, now_ms),
+        lambda error: DescribedGroup(error_code=error.code, error_message=error.detail, group_id=group_id),
+    )
     if with_operations and not group.error_code:
         group.authorized_operations = GROUP_OPERATIONS
     return group
-
-
-def _refused(group_id: str, error: ApiError) -> DescribedGroup:
-    return DescribedGroup(error_code=error.code, error_message=error.detail, group_id=group_id)

@@ -1,13 +1,12 @@
 """Heartbeat 0–4: a member of a classic group says that it lives, and learns whether it must join again.
 
-- While its group is being loaded a member is answered that all is well, as in Kafka: aiokafka gives up for good
-otherwise.
+- While its group is being loaded a member gets no error, as in Kafka: aiokafka gives up for good otherwise.
 """
 
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.broker.coordinators.group_requests import caller_of
+from martlet.broker.coordinators.group_requests import call_group, caller_of
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.wire.api_keys import ApiKey
@@ -18,15 +17,15 @@ VERSIONS: Final = (0, 4)
 REQUEST: Final = HeartbeatRequest
 
 
-async def handle(broker: BrokerServices, request: HeartbeatRequest, context: RequestContext) -> object:
+async def handle(broker: BrokerServices, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     """Keep the member's session alive."""
     caller = caller_of(context)
-    try:
-        return await broker.groups.call(
-            request.group_id, lambda machine, now_ms: machine.heartbeat(request, caller, now_ms)
-        )
-    except ApiError as error:
-        return _refused(error)
+    return await call_group(
+        broker.groups,
+        request.group_id,
+        lambda machine, now_ms: machine.heartbeat(request, caller, now_ms),
+        _refused,
+    )
 
 
 def _refused(error: ApiError) -> HeartbeatResponse:

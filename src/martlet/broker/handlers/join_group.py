@@ -5,8 +5,7 @@ The answer may take as long as the group's rebalance; until then the connection 
 
 from typing import Final
 
-from martlet.base.errors import ApiError
-from martlet.broker.coordinators.group_requests import caller_of
+from martlet.broker.coordinators.group_requests import call_group, caller_of
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.wire.api_keys import ApiKey
@@ -19,17 +18,15 @@ REQUEST: Final = JoinGroupRequest
 _FIRST_VERSION_WITHOUT_PROTOCOL: Final = 7
 
 
-async def handle(broker: BrokerServices, request: JoinGroupRequest, context: RequestContext) -> object:
+async def handle(broker: BrokerServices, request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     """Ask the group to take the member in."""
     caller = caller_of(context)
-    try:
-        return await broker.groups.call(
-            request.group_id, lambda machine, now_ms: machine.join_group(request, caller, now_ms)
-        )
-    except ApiError as error:
-        return _refused(request, error, context.version)
-
-
-def _refused(request: JoinGroupRequest, error: ApiError, version: int) -> JoinGroupResponse:
-    protocol_name = None if version >= _FIRST_VERSION_WITHOUT_PROTOCOL else ""
-    return JoinGroupResponse(error_code=error.code, protocol_name=protocol_name, member_id=request.member_id)
+    protocol_name = None if context.version >= _FIRST_VERSION_WITHOUT_PROTOCOL else ""
+    return await call_group(
+        broker.groups,
+        request.group_id,
+        lambda machine, now_ms: machine.join_group(request, caller, now_ms),
+        lambda error: JoinGroupResponse(
+            error_code=error.code, protocol_name=protocol_name, member_id=request.member_id
+        ),
+    )

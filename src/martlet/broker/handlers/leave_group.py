@@ -5,8 +5,7 @@ Until v2 a request names one member, and its error is the answer's; from v3 on e
 
 from typing import Final
 
-from martlet.base.errors import ApiError
-from martlet.broker.coordinators.group_requests import caller_of
+from martlet.broker.coordinators.group_requests import call_group, caller_of
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.wire.api_keys import ApiKey
@@ -17,16 +16,12 @@ VERSIONS: Final = (0, 5)
 REQUEST: Final = LeaveGroupRequest
 
 
-async def handle(broker: BrokerServices, request: LeaveGroupRequest, context: RequestContext) -> object:
+async def handle(broker: BrokerServices, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     """Let the members go."""
     caller = caller_of(context)
-    try:
-        return await broker.groups.call(
-            request.group_id, lambda machine, now_ms: machine.leave_group(request, caller, now_ms)
-        )
-    except ApiError as error:
-        return _refused(error)
-
-
-def _refused(error: ApiError) -> LeaveGroupResponse:
-    return LeaveGroupResponse(error_code=error.code)
+    return await call_group(
+        broker.groups,
+        request.group_id,
+        lambda machine, now_ms: machine.leave_group(request, caller, now_ms),
+        lambda error: LeaveGroupResponse(error_code=error.code),
+    )

@@ -26,7 +26,7 @@ async def handle(broker: BrokerServices, request: ListGroupsRequest, context: Re
     try:
         lists = await broker.groups.call_all(lambda machine, now_ms: machine.list_groups(states, types, now_ms))
     except ApiError as error:
-        return _refused(error)
+        return ListGroupsResponse(error_code=error.code)
     groups = [group for found in lists for group in found]
     groups.sort(key=_name_of)
     return ListGroupsResponse(groups=groups)
@@ -40,7 +40,3 @@ def _words(asked: Iterable[str], known: frozenset[str]) -> frozenset[str]:
 
 def _name_of(group: ListedGroup) -> str:
     return group.group_id
-
-
-def _refused(error: ApiError) -> ListGroupsResponse:
-    return ListGroupsResponse(error_code=error.code)

@@ -7,10 +7,11 @@
 """
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from martlet.base.errors import ApiError
-from martlet.broker.coordinators.group_requests import caller_of, in_pieces
+from martlet.broker.coordinators.group_requests import call_group, caller_of, in_pieces
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.groups.ports import Caller
@@ -60,13 +61,12 @@ async def _commit(
         request.retention_time_ms,
         topics,
     )
-    try:
-        response = await broker.groups.call(
-            request.group_id, lambda machine, now_ms: machine.offset_commit(part, caller, now_ms)
-        )
-    except ApiError as error:
-        return _refused(topics, error)
-    return response
+    return await call_group(
+        broker.groups,
+        request.group_id,
+        lambda machine, now_ms: machine.offset_commit(part, caller, now_ms),
+        partial(_refused, topics),
+    )
 
 
 def _refused(topics: list[OffsetCommitRequestTopic], error: ApiError) -> OffsetCommitResponse:

@@ -6,8 +6,7 @@ stands for the whole answer.
 
 from typing import Final
 
-from martlet.base.errors import ApiError
-from martlet.broker.coordinators.group_requests import caller_of
+from martlet.broker.coordinators.group_requests import call_group, caller_of
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.wire.api_keys import ApiKey
@@ -18,16 +17,12 @@ VERSIONS: Final = (0, 0)
 REQUEST: Final = OffsetDeleteRequest
 
 
-async def handle(broker: BrokerServices, request: OffsetDeleteRequest, context: RequestContext) -> object:
+async def handle(broker: BrokerServices, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """Forget the offsets."""
     caller = caller_of(context)
-    try:
-        return await broker.groups.call(
-            request.group_id, lambda machine, now_ms: machine.offset_delete(request, caller, now_ms)
-        )
-    except ApiError as error:
-        return _refused(error)
-
-
-def _refused(error: ApiError) -> OffsetDeleteResponse:
-    return OffsetDeleteResponse(error_code=error.code)
+    return await call_group(
+        broker.groups,
+        request.group_id,
+        lambda machine, now_ms: machine.offset_delete(request, caller, now_ms),
+        lambda error: OffsetDeleteResponse(error_code=error.code),
+    )

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from martlet.base.errors import ApiError
-from martlet.broker.coordinators.group_requests import caller_of
+from martlet.broker.coordinators.group_requests import call_group, caller_of
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.wire.api_keys import ApiKey
@@ -14,16 +13,12 @@ VERSIONS: Final = (0, 5)
 REQUEST: Final = SyncGroupRequest
 
 
-async def handle(broker: BrokerServices, request: SyncGroupRequest, context: RequestContext) -> object:
+async def handle(broker: BrokerServices, request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
     """Give the member its assignment."""
     caller = caller_of(context)
-    try:
-        return await broker.groups.call(
-            request.group_id, lambda machine, now_ms: machine.sync_group(request, caller, now_ms)
-        )
-    except ApiError as error:
-        return _refused(error)
-
-
-def _refused(error: ApiError) -> SyncGroupResponse:
-    return SyncGroupResponse(error_code=error.code)
+    return await call_group(
+        broker.groups,
+        request.group_id,
+        lambda machine, now_ms: machine.sync_group(request, caller, now_ms),
+        lambda error: SyncGroupResponse(error_code=error.code),
+    )
