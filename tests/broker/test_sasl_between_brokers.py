@@ -41,6 +41,25 @@ def test_replicas_follow_through_the_listener_that_authenticates(pair: tuple[Run
     assert errors == [None, None]
 
 
+def test_brokers_may_differ_in_the_listener_that_is_for_them(tmp_path: Path) -> None:
+    shared = {**LISTENERS, "data": str(tmp_path)}
+    with (
+        RunningBroker(**shared, broker_listener="open", broker_id=1) as one,
+        RunningBroker(**shared, broker_listener="clients", broker_id=2),
+    ):
+        wait_for_brokers(one, 2)
+        settings: dict[str, str | int | float | bool] = {"bootstrap.servers": address_of(one, "open"), "acks": "all"}
+        admin = AdminClient(settings)
+        topic = NewTopic("payments", 2, 2, config={"min.insync.replicas": "2"})
+        admin.create_topics([topic])["payments"].result(20)
+        errors: list[object] = []
+        producer = Producer({**settings, "delivery.timeout.ms": 20_000})
+        for partition in (0, 1):
+            producer.produce("payments", b"x", partition=partition, on_delivery=lambda error, _: errors.append(error))
+        assert producer.flush(25) == 0
+        assert errors == [None, None]
+
+
 def test_nobody_comes_in_the_name_of_the_brokers(pair: tuple[RunningBroker, RunningBroker]) -> None:
     async def secret() -> str:
         services = pair[0].app.services

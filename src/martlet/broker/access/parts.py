@@ -14,7 +14,7 @@ from martlet.broker.access.tls import Tls, TlsFiles, TlsUnusable
 from martlet.broker.access.user_admin import UserAdmin
 from martlet.broker.access.users import BROKER_MECHANISM, BROKER_USER, Users
 from martlet.broker.ground.listeners import ListenerProtocol, Listeners
-from martlet.broker.ground.peer_connection import Connect, connect_to_broker, connect_with
+from martlet.broker.ground.peer_connection import Connect, connect_with
 from martlet.broker.ground.security_settings import sasl_mechanisms, super_users
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.membership.metadata_changes import MetadataChanges
@@ -70,7 +70,7 @@ def make_access(
         authentication=authentication,
         user_admin=UserAdmin(changes),
         rule_admin=RuleAdmin(changes),
-        connect_to_broker=_connect(settings, listeners, image),
+        connect_to_broker=_connect(settings, image),
         rules=rules,
         tls=_tls(settings, listeners, clock),
     )
@@ -84,15 +84,15 @@ def _tls(settings: BrokerSettings, listeners: Listeners, clock: Clock) -> Tls | 
     return Tls(TlsFiles(settings.tls_cert, settings.tls_key, settings.tls_ca, settings.tls_client_auth), clock)
 
 
-def _connect(settings: BrokerSettings, listeners: Listeners, image: MetadataImage) -> Connect:
-    """How brokers of this cluster reach each other: their listener is like ours of the same name."""
-    protocol = next(one.protocol for one in listeners.all if one.name == listeners.for_brokers)
-    if protocol is ListenerProtocol.PLAIN:
-        return connect_to_broker
+def _connect(settings: BrokerSettings, image: MetadataImage) -> Connect:
+    """How brokers of this cluster reach each other: as the listener asks that the other one registered."""
 
-    def security() -> ClientSecurity:
+    def security(word: str) -> ClientSecurity:
+        protocol = SecurityProtocol(ListenerProtocol(word).kafka_name)
+        if protocol is SecurityProtocol.PLAINTEXT:
+            return ClientSecurity()
         return ClientSecurity(
-            protocol=SecurityProtocol(protocol.kafka_name),
+            protocol=protocol,
             mechanism=Mechanism(BROKER_MECHANISM.value),
             username=BROKER_USER,
             password=Secret(image.replica_secret),

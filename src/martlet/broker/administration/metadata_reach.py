@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from martlet import __version__
-from martlet.base.addresses import Address
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId
 from martlet.broker.ground.peer_connection import Connect
 from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.client.apis import API_VERSIONS
 from martlet.client.errors import ClientError
-from martlet.cluster.records import BrokerRecord
+from martlet.cluster.records import BrokerRecord, Endpoint
 from martlet.wire.messages.api_versions import ApiVersionsRequest
 
 UNKNOWN: Final = -1
@@ -54,13 +53,13 @@ async def _of_other(record: BrokerRecord, connect: Connect) -> int:
         return UNKNOWN
     try:
         async with asyncio.timeout(_SECONDS_MAX):
-            return await _ask_other(endpoint.address, connect)
+            return await _ask_other(endpoint, connect)
     except (TimeoutError, ClientError, ApiError):
         return UNKNOWN
 
 
-async def _ask_other(address: Address, connect: Connect) -> int:
-    connection = await connect(address)
+async def _ask_other(endpoint: Endpoint, connect: Connect) -> int:
+    connection = await connect(endpoint)
     try:
         answer = await connection.call(API_VERSIONS, ApiVersionsRequest("martlet", __version__))
         return answer.finalized_features_epoch

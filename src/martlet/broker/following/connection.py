@@ -245,7 +245,7 @@ class FetchConnection:
         if connection is not None:
             connection.close()
         self._connection = None
-        connection = await self._context.ports.connect(endpoint.address)
+        connection = await self._context.ports.connect(endpoint)
         if self._context.image.broker(self._leader) != record:
             connection.close()
             raise ConnectionFailed(f"broker {self._leader} registered again meanwhile")

@@ -69,6 +69,6 @@ class Peers:
             if connection is not None:
                 connection.close()
                 peer.connection = None
-            peer.connection = connection = await self._connect(endpoint.address)
+            peer.connection = connection = await self._connect(endpoint)
             peer.incarnation = record.incarnation
             return connection

@@ -7,13 +7,12 @@ from dataclasses import replace
 import pytest
 from sim.world import SimWorld
 
-from martlet.base.addresses import Address
 from martlet.base.errors import ApiError, ErrorCode, InvariantViolation
 from martlet.base.ids import BrokerId, Incarnation, LeaderEpoch, Member, TopicPartition
 from martlet.client.connection import Connection
 from martlet.cluster.keys import broker_config_key
 from martlet.cluster.move_throttle import THROTTLED_RATE, THROTTLED_REPLICAS
-from martlet.cluster.records import ConfigRecord, PartitionRecord, TopicRecord, encode_record
+from martlet.cluster.records import ConfigRecord, Endpoint, PartitionRecord, TopicRecord, encode_record
 from martlet.cluster.store import CommitPlan
 from martlet.log.replicated_batches import check_replicated
 from martlet.wire.fetch import FetchPartition, FetchPartitionResult
@@ -189,10 +188,10 @@ def test_an_unexpected_error_is_made_known_and_the_copying_goes_on() -> None:
         bench = FetchingBench(host)
         context = bench.fetching._context
 
-        async def connect(address: Address) -> Connection:
+        async def connect(endpoint: Endpoint) -> Connection:
             if len(seen) < 2:
                 raise UnicodeError("label too long")  # what resolving a bad host name raises
-            return await context.ports.connect(address)
+            return await context.ports.connect(endpoint)
 
         bench.fetching._context = replace(context, ports=replace(context.ports, connect=connect))
         bench.fetching.start()
