@@ -1,11 +1,11 @@
 """One seed's run of three brokers under faults, and the judgement of it.
 
 Three real brokers with a simulated store, network and disks; a topic with three replicas and a minimum of two in sync;
-publishers with acks=all and idempotence, a reader that follows, a group that commits. Faults strike for some time
-while the invariants I1-I15 are checked (`ghost.py`). Then all heals, and within a bounded virtual time must hold:
-L1 every partition has a leader; L2 every in-sync set is full again and no copy is damaged; L3 a fresh reader finds
-everything acknowledged, and the history is judged (`history_checker.py`); L4 every publish has its outcome; L5 no task
-and no connection is left over.
+publishers with acks=all and idempotence, a reader that follows, a group that commits. Faults strike for some time while
+the invariants REP-1 to REP-15 are checked (`ghost.py`). Then all heals, and within a bounded virtual time must hold:
+SIM-1 every partition has a leader; SIM-2 every in-sync set is full again and no copy is damaged; SIM-3 a fresh reader
+   finds everything acknowledged, and the history is judged (`history_checker.py`); SIM-4 every publish has its outcome;
+   SIM-5 no task and no connection is left over.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ FAULTS_BEGIN_MS: Final = 2_000
 FAULTS_END_MS: Final = 16_000
 HEAL_WITHIN_MS: Final = 60_000
 ACKNOWLEDGED_MIN: Final = 10
-"""A run in which fewer messages are acknowledged proves nothing; publishers go on until there are so many."""
+"""A run in which fewer messages are acknowledged proves nothing; publishers go on until there are this many."""
 
 _RESTART_MS: Final = 300
 _SUPERVISE_MS: Final = 50
@@ -255,7 +255,7 @@ class ClusterRun:
         return not violations
 
     def _heal(self) -> None:
-        """No more faults, and whoever is down comes back."""
+        """No more faults, and every broker that is down comes back."""
         world = self.world
         world.network.heal_all()
         world.store_server.heal()
@@ -264,38 +264,40 @@ class ClusterRun:
             self._down_until_ms[broker] = min(self._down_until_ms[broker], world.now_ms)
             app = self.ghost.app(broker)
             if app is not None and app.services is not None and app.services.logs.failures:
-                # A sole copy that could not be opened while its disk failed stays offline until somebody restarts it.
+                # A sole replica that could not be opened while its disk failed is offline until it is restarted.
                 host.crash(power_loss=False)
         self.armed.clear()
 
     def _check_liveness(self) -> None:
         steps = (
-            (lambda: all(self._published), "L4: publishes without an outcome"),
-            (self._has_leaders, "L1: a partition has no leader"),
-            (self._is_whole, "L2: an in-sync set is not full"),
+            (lambda: all(self._published), "SIM-4: publishes without an outcome"),
+            (self._has_leaders, "SIM-1: a partition has no leader"),
+            (self._is_whole, "SIM-2: an in-sync set is not full"),
         )
         for condition, failure in steps:
             if not self._wait(condition, HEAL_WITHIN_MS, failure):
                 return
         self.reader.crash(power_loss=False)
         if self.clients.unsettled:
-            self.ghost.violations.append(f"L4: {self.clients.unsettled} publishes have no outcome")
+            self.ghost.violations.append(f"SIM-4: {self.clients.unsettled} publishes have no outcome")
         self.reader.start(partial(self.clients.read_all, self.reader))
-        if not self._wait(lambda: not self.reader.is_running, HEAL_WITHIN_MS, "L3: not everything can be read"):
+        if not self._wait(lambda: not self.reader.is_running, HEAL_WITHIN_MS, "SIM-3: not everything can be read"):
             return
         if self.has_group:
             self.reader.start(partial(self.clients.check_positions, self.reader))
-            if not self._wait(lambda: not self.reader.is_running, HEAL_WITHIN_MS, "L3: no group position can be read"):
+            if not self._wait(
+                lambda: not self.reader.is_running, HEAL_WITHIN_MS, "SIM-3: no group position can be read"
+            ):
                 return
         # A position committed last may have met a set that has changed since.
-        if not self._wait(self._is_whole, HEAL_WITHIN_MS, "L2: an in-sync set is not full again"):
+        if not self._wait(self._is_whole, HEAL_WITHIN_MS, "SIM-2: an in-sync set is not full again"):
             return
         self.ghost.check_all_equal()
         for host in self.brokers.values():
             tasks = host.loop.describe_tasks() if host.loop is not None else []
             connections = self.world.network.open_connections(host.name)
             if len(tasks) > _TASKS_PER_BROKER_MAX or connections > _CONNECTIONS_PER_BROKER_MAX:
-                text = f"L5: {host.name} has {connections} connections and {len(tasks)} tasks: {tasks}"
+                text = f"SIM-5: {host.name} has {connections} connections and {len(tasks)} tasks: {tasks}"
                 self.ghost.violations.append(text)
         if self.clients.history.acknowledged_count < ACKNOWLEDGED_MIN:
             count = self.clients.history.acknowledged_count
@@ -336,7 +338,7 @@ _worlds: list[SimWorld] = []
 
 
 def now_ms() -> int:
-    """Virtual time of the run that goes on, for whoever prints what it says."""
+    """Virtual time of the run that goes on, for those who print what it says."""
     return _worlds[-1].now_ms if _worlds else 0
 
 

@@ -1,8 +1,8 @@
 """The clients of a simulated cluster: publishers with acks=all and idempotence, readers, and a group that commits.
 
 They are Martlet's own client, unchanged, on machines of their own; one publisher may be of librdkafka's kind
-(`pipelining_publisher.py`). What they send and see goes to a `History`; what they are told is also shown to the `Ghost`
-in the moment they are told it.
+(`pipelining_publisher.py`). What they send and see goes to a `History`; what they are answered is also shown to
+the `Ghost` at that moment.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _BATCH_BYTES: Final = 4_000
 _DELIVERY_TIMEOUT_MS: Final = 45_000
 _READ_BYTES_MAX: Final = 1 << 20
 _PIPELINES: Final = 2
-"""So many partitions at most get messages by pipelines."""
+"""At most this many partitions get messages by pipelines."""
 _PIPELINED_MAX: Final = 20
 """No more is added to a pipeline that is stuck."""
 
@@ -76,7 +76,7 @@ class Clients:
         return sum(self._unsettled.values())
 
     def publisher_died(self, name: str) -> None:
-        """Nobody waits any more for what it had sent."""
+        """No caller waits any more for what it had sent."""
         self._unsettled[name] = 0
 
     # --- publishing
@@ -138,11 +138,11 @@ class Clients:
 
     async def _settle(self, name: Name, partition: TopicPartition, delivery: Delivery, committed_before: int) -> None:
         try:
-            told = await delivery
+            delivered = await delivery
         except (ApiError, ClientError):
-            pass  # unknown, as long as nobody tells the history otherwise
+            pass  # unknown, as long as the history hears nothing else
         else:
-            self._acknowledged(name, partition, committed_before, told.offset)
+            self._acknowledged(name, partition, committed_before, delivered.offset)
         self._unsettled[name.producer.partition(".")[0]] -= 1
 
     def _acknowledged(self, name: Name, partition: TopicPartition, committed_before: int, offset: int) -> None:
@@ -158,7 +158,7 @@ class Clients:
             await asyncio.sleep(0.1)
         async with aclosing(self.cluster(host)) as cluster, asyncio.TaskGroup() as group:
             identity = await new_identity(cluster)
-            refused = partial(self.ghost.report, "I10")
+            refused = partial(self.ghost.report, "REP-10")
             pipelines = {
                 partition: PipeliningPublisher(cluster, partition, identity, draws, refused)
                 for partition in self.partitions[:_PIPELINES]
@@ -188,7 +188,7 @@ class Clients:
                     await self._read_on(host.name, cluster, positions)
             except ApiError as error:
                 if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    self.ghost.report("I8", f"{host.name} was told of {error} at {positions}")
+                    self.ghost.report("REP-8", f"{host.name} got {error} at {positions}")
             except ClientError:
                 pass
             await asyncio.sleep(0.5)
@@ -233,7 +233,7 @@ class Clients:
     # --- a group's positions
 
     async def commit_positions(self, host: SimHost, draws: SimRandomness) -> None:
-        """Commit what has been read so far, now and then, and look whether the last commit is still there."""
+        """Commit what has been read so far, now and then, and check whether the last commit is still there."""
         while True:
             await asyncio.sleep(0.5 + draws.below(1_500) / 1000)
             positions = dict(self._positions.get(host.name, {}))
@@ -253,7 +253,7 @@ class Clients:
                 continue
 
     async def check_positions(self, host: SimHost) -> None:
-        """When all is quiet: the group is where it was told to be."""
+        """When all is quiet: the group is where it has committed."""
         while True:
             try:
                 async with aclosing(self.cluster(host)) as cluster:
@@ -263,9 +263,9 @@ class Clients:
                 await asyncio.sleep(1)
 
     async def _check_positions(self, cluster: Cluster) -> None:
-        told = await Groups(cluster).committed(GROUP, self.partitions)
+        committed = await Groups(cluster).committed(GROUP, self.partitions)
         for partition, acknowledged in self.group_position.items():
-            offset = told[partition].offset if partition in told else -1
+            offset = committed[partition].offset if partition in committed else -1
             possible = [acknowledged, *(positions[partition] for positions in self.open_positions)]
             if offset not in possible:
-                self.ghost.report("I15", f"the group is at {partition}/{offset}, it may be at {possible}")
+                self.ghost.report("REP-15", f"the group is at {partition}/{offset}, it may be at {possible}")

@@ -20,7 +20,7 @@ from typing_extensions import Buffer
 from martlet.base.disk import DirectoryEntry
 from martlet.base.errors import DiskFull, StorageFailure
 from martlet.base.randomness import Randomness
-from sim.disk_content import SimContent as SimContent
+from sim.disk_content import SimContent
 from sim.disk_names import SimNames, split
 from sim.failing_device import FailingDevice, SimCrash
 

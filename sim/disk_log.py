@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from martlet.wire.batch import MAGIC, BatchHeader, batch_crc, read_batch_header
 from martlet.wire.records.record import Record, read_records
-from sim.disk import SimContent, SimDisk
+from sim.disk import SimDisk
+from sim.disk_content import SimContent
 
 _RECORDS_BYTES_MAX = 1 << 20
 _HEADER_BYTES = 61
@@ -42,7 +43,7 @@ class _Part:
 
 
 class DiskLog:
-    """The batches of one replica; `look` brings it up to date."""
+    """The batches of one replica; `refresh` brings it up to date."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class DiskLog:
     def end_offset(self) -> int:
         return self.batches[-1].next_offset if self.batches else 0
 
-    def look(self) -> int:
+    def refresh(self) -> int:
         """Read what is new; returns the number of the first batch that may have changed."""
         files = self._disk.durable_files(self._directory) if self._durable else self._disk.files(self._directory)
         names = sorted([name for name in files if name.endswith(".log")])

@@ -64,7 +64,7 @@ def fetches_without_epochs(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_fetch_epoch_check(patch: pytest.MonkeyPatch) -> None:
-    """Histories are compared all the same; only the leader epoch that the follower believes in is not (I11)."""
+    """Histories are compared all the same; only the leader epoch that the follower believes in is not (REP-11)."""
     original = LeaderReplica.check_fetch
 
     def check_fetch(self: LeaderReplica, member: Member, leader_epoch: int) -> None:
@@ -235,9 +235,9 @@ def find(name: str, first: int, count: int) -> Found:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Says at which seed the simulator notices each missing guard.")
-    parser.add_argument("--seeds", type=int, default=2_000, help="seeds to try for each; 2,000 unless told otherwise")
-    parser.add_argument("--first", type=int, default=0, help="the first seed; 0 unless told otherwise")
-    parser.add_argument("--jobs", type=int, default=2, help="processes at once; 2 unless told otherwise")
+    parser.add_argument("--seeds", type=int, default=2_000, help="seeds to try for each; 2,000 by default")
+    parser.add_argument("--first", type=int, default=0, help="the first seed; 0 by default")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at once; 2 by default")
     parser.add_argument("--only", default="", help="a part of the mutation's name")
     asked = parser.parse_args(arguments)
     names = [mutation.__name__ for mutation in MUTATIONS if asked.only in mutation.__name__]

@@ -5,8 +5,8 @@ of the batches behind a refused one. This one has up to five unanswered on one c
 refused again, the lowest first. It goes to another connection, to the new leader's for example, when the one before
 owes it no answer any more.
 
-Invariant (I10): no batch of it is refused for good. Above all none is called a gap (OUT_OF_ORDER_SEQUENCE_NUMBER), on
-which librdkafka begins a new epoch and publishes a second time what may be in the log already.
+Invariant (REP-10): no batch of it is refused for good. Above all none is called a gap (OUT_OF_ORDER_SEQUENCE_NUMBER),
+on which librdkafka begins a new epoch and publishes a second time what may be in the log already.
 """
 
 import asyncio

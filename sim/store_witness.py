@@ -1,7 +1,7 @@
 """Everything the simulated metadata store ever held, kept by a witness that forgets nothing when the store compacts.
 
-Here are the invariants that speak of the store alone: epochs only grow and have one leader process each (I5), a set
-that changes names registered processes (I11).
+Here are the invariants that speak of the store alone: epochs only grow and have one leader process each (REP-5), a set
+that changes names registered processes (REP-11).
 """
 
 import asyncio
@@ -114,7 +114,9 @@ class StoreWitness:
         before = self.brokers.get(record.id)
         self.brokers[record.id] = record
         if before is not None and record.incarnation < before.incarnation:
-            self._report("I5", f"broker {record.id} went from incarnation {before.incarnation} to {record.incarnation}")
+            self._report(
+                "REP-5", f"broker {record.id} went from incarnation {before.incarnation} to {record.incarnation}"
+            )
 
     def _partition_stored(self, record: PartitionRecord) -> None:
         key = record.topic_id, record.partition
@@ -122,12 +124,12 @@ class StoreWitness:
         self._by_id[key] = record
         name = f"{self._topics[record.topic_id].name if record.topic_id in self._topics else ''}-{record.partition}"
         if before is not None and record.leader_epoch < before.leader_epoch:
-            self._report("I5", f"{name} went from epoch {before.leader_epoch} back to {record.leader_epoch}")
+            self._report("REP-5", f"{name} went from epoch {before.leader_epoch} back to {record.leader_epoch}")
         if record.leader is not None:
             leader = Member(record.leader, record.leader_incarnation or Incarnation(-1))
             known = self._leaders.setdefault((*key, record.leader_epoch), leader)
             if known != leader:
-                self._report("I5", f"{name} has two leaders in epoch {record.leader_epoch}: {known} and {leader}")
+                self._report("REP-5", f"{name} has two leaders in epoch {record.leader_epoch}: {known} and {leader}")
         if before is not None and record.leader_epoch == before.leader_epoch:
             self._added(name, before, record)
         topic = self._topics.get(record.topic_id)
@@ -140,7 +142,7 @@ class StoreWitness:
         for member in after.isr:
             broker = self.brokers.get(member.broker)
             if member not in before.isr and (broker is None or broker.incarnation != member.incarnation):
-                self._report("I11", f"{member} joined the in-sync set of {name}, but {broker} is registered")
+                self._report("REP-11", f"{member} joined the in-sync set of {name}, but {broker} is registered")
 
 
 class _Hook:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 LABEL = r"[A-Z]{3,5}-\d+"
+OLD_LABEL = re.compile(r"\([A-Z]\d{1,2}(?:, [A-Z]\d{1,2})*\)|^[A-Z]\d{1,2} [a-z`]", re.MULTILINE)
 _DEFINITION = re.compile(rf"(?:^(?:- )?|[:;.]\s+|[,;] and\s+)\(?({LABEL})\)?\s(?!of `|and\b|to\b)", re.MULTILINE)
 
 

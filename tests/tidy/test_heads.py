@@ -4,7 +4,7 @@ import ast
 import re
 from collections import defaultdict
 
-from tests.tidy.labels import defined_in, referred_to_in
+from tests.tidy.labels import OLD_LABEL, defined_in, referred_to_in
 from tests.tidy.source_tree import ROOT, python_files, text_files
 
 
@@ -46,7 +46,7 @@ def labels_of_the_cluster() -> set[str]:
 def defining_modules() -> dict[str, list[str]]:
     """Each label that a head defines, with the modules whose heads do."""
     found: dict[str, list[str]] = defaultdict(list)
-    for path, head in heads_of("src").items():
+    for path, head in heads_of("src", "sim").items():
         for label in defined_in(head):
             found[label].append(path)
     return found
@@ -70,6 +70,12 @@ def test_every_label_that_is_referred_to_is_defined() -> None:
         if label not in defined
     }
     assert "\n".join(sorted(unknown)) == ""
+
+
+def test_no_label_is_without_its_prefix() -> None:
+    files = [file for file in python_files() if file.top in ("src", "sim")]
+    found = [f"{file.path}: {match.group()}" for file in files for match in OLD_LABEL.finditer(file.text)]
+    assert found == []
 
 
 def test_a_definition_is_told_from_a_reference() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.tidy.rules import PORT_MODULES, PYTHON_RULES, SUPERVISORS, TEXT_RULES, Finding
 from tests.tidy.source_tree import ROOT, python_files, text_files
 
-CEILING = 5
+CEILING = 4
 """Lines that exceptions.txt may have. Lower it when a line goes; raising it takes a very good reason."""
 
 

@@ -1,6 +1,7 @@
 """Options that several verbs share, defined once so that they mean the same everywhere."""
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -134,24 +135,24 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 def complete_topics(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Topic names asked from the broker; silent and quick when there is none."""
-    from martlet.cli.session import topic_names_for_completion
+    from martlet.cli.known_names import topic_names
 
-    names = topic_names_for_completion(_bootstrap_so_far(ctx))
+    names = topic_names(_bootstrap_so_far(ctx))
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 def complete_groups(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Group names asked from the brokers; silent and quick when there is none."""
-    from martlet.cli.session import group_names_for_completion
+    from martlet.cli.known_names import group_names
 
-    names = group_names_for_completion(_bootstrap_so_far(ctx))
+    names = group_names(_bootstrap_so_far(ctx))
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def _bootstrap_so_far(ctx: click.Context) -> Sequence[Address] | None:
-    """The --bootstrap of a command line that is still being typed."""
+def _bootstrap_so_far(ctx: click.Context) -> Sequence[Address] | str:
+    """The --bootstrap of a command line that is still being typed, else what it would be."""
     value = ctx.params.get("bootstrap")
-    return value if isinstance(value, tuple) else None
+    return value if isinstance(value, tuple) else os.environ.get("MARTLET_BOOTSTRAP") or DEFAULT_BOOTSTRAP
 
 
 class TopicArgument(click.ParamType[str]):

@@ -1,14 +1,12 @@
 """One command's conversation with the cluster: opened, used and closed around a coroutine."""
 
-import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from martlet.base.addresses import Address, parse_bootstrap
 from martlet.cli.client_config import read_client_config
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
-from martlet.cli.options import DEFAULT_BOOTSTRAP, Target
+from martlet.cli.options import Target
 from martlet.client.options import ClientOptions
 from martlet.client.security import ClientSecurity
 
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_COMPLETION_TIMEOUT_MS: Final = 1_000
 _CONNECT_TIMEOUT_MS: Final = 5_000
 
 
@@ -52,42 +49,3 @@ def security_of(target: Target) -> ClientSecurity:
         return read_client_config(target.client_config)
     except ValueError as error:
         raise CommandFailed(ExitCode.USAGE, str(error)) from None
-
-
-def topic_names_for_completion(bootstrap: Sequence[Address] | None) -> list[str]:
-    """The topics for a key press: whatever the broker says within a second, else nothing."""
-
-    async def ask(cluster: "Cluster") -> list[str]:
-        return [name for name, topic in (await cluster.refresh_all()).items() if not topic.is_internal]
-
-    return _names_for_completion(bootstrap, ask)
-
-
-def group_names_for_completion(bootstrap: Sequence[Address] | None) -> list[str]:
-    """The groups for a key press, likewise."""
-
-    async def ask(cluster: "Cluster") -> list[str]:
-        from martlet.client.groups import Groups
-
-        return [listing.group_id for listing in await Groups(cluster).listings()]
-
-    return _names_for_completion(bootstrap, ask)
-
-
-def _names_for_completion(
-    bootstrap: Sequence[Address] | None, ask: Callable[["Cluster"], Awaitable[list[str]]]
-) -> list[str]:
-    import asyncio
-
-    from martlet.base.errors import MartletError
-    from martlet.client.cluster import Cluster
-
-    async def conversation() -> list[str]:
-        addresses = bootstrap or parse_bootstrap(os.environ.get("MARTLET_BOOTSTRAP") or DEFAULT_BOOTSTRAP)
-        async with asyncio.timeout(_COMPLETION_TIMEOUT_MS / 1000), Cluster(addresses) as cluster:
-            return await ask(cluster)
-
-    try:
-        return asyncio.run(conversation())
-    except (MartletError, OSError, ValueError):
-        return []
