@@ -153,7 +153,9 @@ class Ghost:
         self.ledger.read_on(broker, partition, replica)
         self.ledger.check_own(broker, partition, replica, held)
         if leader is not None:
-            if grew and not watched.may_act and not watched.app.services.partitions.may_act():  # type: ignore[union-attr]
+            # A turn after a pause may append what was fetched before, and learn of the leadership after that.
+            wrote = grew and replica.disk.batches[-1].epoch == held.leader_epoch
+            if wrote and not watched.may_act and not watched.app.services.partitions.may_act():  # type: ignore[union-attr]
                 self.report("REP-11", f"broker {broker} appended to {partition} without a lease")
             self._leaders.check_leader(broker, partition, replica, leader)
         committed = self.ledger.of(partition)
@@ -210,7 +212,7 @@ class Ghost:
             for broker in self.hosts:
                 replica = self.ledger.replica(broker, partition)
                 self.ledger.read_on(broker, partition, replica)
-                if replica.disk.batches != committed.batches:
+                if replica.in_log(replica.disk.batches) != replica.in_log(committed.batches):
                     ends = f"{replica.disk.end_offset}, committed are {committed.end_offset}"
                     self.report("SIM-2", f"broker {broker} holds {partition} up to {ends}, and not the same")
 

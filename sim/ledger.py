@@ -3,7 +3,7 @@
 A batch is committed when a leader's high watermark passes it, and stays so for ever, at its offset, with its bytes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -44,6 +44,7 @@ class Replica:
         "high_watermark",
         "in_sync",
         "is_leading",
+        "log_start",
         "process",
         "verified",
     )
@@ -57,11 +58,17 @@ class Replica:
         self.epochs_checked = 0
         """Of how many batches on its disk the broker knows the epoch."""
         self.high_watermark = self.end_offset = self.epoch = -1
+        self.log_start = 0
+        """What is left on the disk below belongs to no log any more."""
         self.is_leading = False
         self.process: Watched | None = None
         self.in_sync: Any = None
         self.frozen_at: tuple[int, int] | None = None
         """Leader epoch and high watermark while too few are in sync."""
+
+    def in_log(self, batches: Sequence[Batch]) -> list[Batch]:
+        """Those that do not lie below the log's start."""
+        return [batch for batch in batches if batch.next_offset > self.log_start]
 
 
 class Watched:
@@ -123,6 +130,7 @@ class Ledger:
 
     def check_own(self, broker: BrokerId, partition: TopicPartition, replica: Replica, held: Any) -> None:
         log, disk = held.log, replica.disk
+        replica.log_start = log.log_start_offset
         if disk.end_offset != log.end_offset:
             text = f"broker {broker} believes that {partition} ends at {log.end_offset}, on its disk {disk.end_offset}"
             self._report("REP-12", text)
@@ -143,6 +151,9 @@ class Ledger:
             wanted = committed.batches[replica.verified]
             if wanted.next_offset > up_to:
                 return
+            if wanted.next_offset <= replica.log_start:
+                replica.verified += 1
+                continue
             if replica.verified >= len(batches) or batches[replica.verified] != wanted:
                 found = batches[replica.verified] if replica.verified < len(batches) else "nothing"
                 text = f"broker {broker} has {found} of {partition} where {wanted} is committed, up to {up_to}"
