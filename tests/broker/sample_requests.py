@@ -38,6 +38,7 @@ from martlet.wire.messages import (
     describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_transaction_group,
     end_txn,
     find_coordinator,
     heartbeat,
@@ -55,6 +56,7 @@ from martlet.wire.messages import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    open_transaction_group,
     sasl_authenticate,
     sasl_handshake,
     sync_group,
@@ -146,6 +148,10 @@ def _transaction_message(key: ApiKey, topic: str) -> Any:
         ),
         ApiKey.ADD_OFFSETS_TO_TXN: lambda: add_offsets_to_txn.AddOffsetsToTxnRequest(*producer, "sample-group"),
         ApiKey.END_TXN: lambda: end_txn.EndTxnRequest(*producer, True),
+        ApiKey.OPEN_TRANSACTION_GROUP: lambda: open_transaction_group.OpenTransactionGroupRequest("sample", bytes(16)),
+        ApiKey.END_TRANSACTION_GROUP: lambda: end_transaction_group.EndTransactionGroupRequest(
+            "sample", 1, 0, 3, [end_transaction_group.Winner("txg:sample#0.3.0.0", 2, 0)], b"note"
+        ),
         ApiKey.WRITE_TXN_MARKERS: lambda: write_txn_markers.WriteTxnMarkersRequest([marker]),
         ApiKey.TXN_OFFSET_COMMIT: lambda: txn_offset_commit.TxnOffsetCommitRequest(
             "sample-transaction",

@@ -48,10 +48,12 @@ FIRST_PRODUCE, SECOND_PRODUCE = 9, 12
 class TransactionalProducer:
     """One producer, request by request; `second` speaks the second generation."""
 
-    def __init__(self, client: RawClient, *, second: bool = True, name: str | None = None) -> None:
+    def __init__(
+        self, client: RawClient, *, second: bool = True, name: str | None = None, topic: str | None = None
+    ) -> None:
         self.client = client
         self.second = second
-        self.topic = create_topic(client, 2)
+        self.topic = topic or create_topic(client, 2)
         self.name = name or f"transaction-{next(_numbers)}"
         self.pair = (-1, -1)
         self.sequences: dict[int, int] = {}

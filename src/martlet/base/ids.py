@@ -25,6 +25,9 @@ NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
 NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_OFFSET: Final = Offset(-1)
 
+TRANSACTION_GROUP_PREFIX: Final = "txg:"
+"""How the transactional ids of groups of transactions begin, and those of their children."""
+
 
 class Member(NamedTuple):
     """A broker process in a partition's in-sync or eligible set: not just which broker, but which start of it."""

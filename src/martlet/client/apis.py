@@ -43,6 +43,7 @@ from martlet.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
 )
 from martlet.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from martlet.wire.messages.end_transaction_group import EndTransactionGroupRequest, EndTransactionGroupResponse
 from martlet.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from martlet.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -59,6 +60,7 @@ from martlet.wire.messages.metadata import MetadataRequest, MetadataResponse
 from martlet.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from martlet.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from martlet.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from martlet.wire.messages.open_transaction_group import OpenTransactionGroupRequest, OpenTransactionGroupResponse
 from martlet.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from martlet.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from martlet.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -140,6 +142,13 @@ ADD_PARTITIONS_TO_TXN: Final = Api(
     ApiKey.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, 4, 5
 )
 WRITE_TXN_MARKERS: Final = Api(ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest, WriteTxnMarkersResponse, 1, 2)
+
+OPEN_TRANSACTION_GROUP: Final = Api(
+    ApiKey.OPEN_TRANSACTION_GROUP, OpenTransactionGroupRequest, OpenTransactionGroupResponse, 0, 0
+)
+END_TRANSACTION_GROUP: Final = Api(
+    ApiKey.END_TRANSACTION_GROUP, EndTransactionGroupRequest, EndTransactionGroupResponse, 0, 0
+)
 
 PRODUCE: Final = Api(ApiKey.PRODUCE, ProduceRequest, ProduceResponse, 3, 13)
 FETCH: Final = Api(ApiKey.FETCH, FetchRequest, FetchResponse, 4, 18)

@@ -7,8 +7,8 @@ whose answer was lost is repeated. Being a member of a group is for `consumer`.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode, error_code
 from martlet.base.ids import TopicPartition
@@ -17,7 +17,6 @@ from martlet.client.apis import (
     CONSUMER_GROUP_DESCRIBE,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
-    FIND_COORDINATOR,
     LIST_GROUPS,
     OFFSET_COMMIT,
     OFFSET_DELETE,
@@ -25,7 +24,8 @@ from martlet.client.apis import (
 )
 from martlet.client.cluster import Cluster
 from martlet.client.connection import Connection
-from martlet.client.errors import ClientError, GroupMissing
+from martlet.client.coordinators import Coordinated, Coordinators
+from martlet.client.errors import GroupMissing
 from martlet.client.group_members import (
     GroupDescription,
     MemberIdentity,
@@ -35,7 +35,6 @@ from martlet.client.group_members import (
 from martlet.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from martlet.wire.messages.delete_groups import DeleteGroupsRequest
 from martlet.wire.messages.describe_groups import DescribeGroupsRequest
-from martlet.wire.messages.find_coordinator import FindCoordinatorRequest
 from martlet.wire.messages.list_groups import ListGroupsRequest
 from martlet.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -54,8 +53,6 @@ from martlet.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-
-Result = TypeVar("Result")
 
 
 class GroupListing(NamedTuple):
@@ -81,7 +78,7 @@ class Groups:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._coordinators: dict[str, int] = {}
+        self._coordinators = Coordinators(cluster, Coordinated.GROUP)
 
     async def listings(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
         """The groups of every broker, sorted by name; of these states and types, if any are given."""
@@ -117,9 +114,9 @@ class Groups:
             if CONSUMER_GROUP_DESCRIBE.key in connection.versions:
                 found = await _describe_consumer_group(connection, group_id)
             found = found or await _describe_classic_group(connection, group_id)
-            return found._replace(coordinator=self._coordinators.get(group_id, -1))
+            return found._replace(coordinator=self._coordinators.known(group_id))
 
-        return await self._at_coordinator(group_id, ask)
+        return await self._coordinators.call(group_id, ask)
 
     async def committed(
         self,
@@ -138,7 +135,7 @@ class Groups:
             response = await connection.call(OFFSET_FETCH, _offset_fetch_request(group_id, wanted, member))
             return _committed_offsets(response, group_id)
 
-        return await self._at_coordinator(group_id, ask)
+        return await self._coordinators.call(group_id, ask)
 
     async def commit(
         self, group_id: str, offsets: Mapping[TopicPartition, int], *, member: MemberIdentity | None = None
@@ -169,7 +166,7 @@ class Groups:
                 names = ", ".join(map(str, sorted(unanswered)))
                 raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker does not say whether {names} was committed")
 
-        await self._at_coordinator(group_id, ask)
+        await self._coordinators.call(group_id, ask)
 
     async def delete(self, group_id: str) -> None:
         """Forget a group without members and all it has committed."""
@@ -180,7 +177,7 @@ class Groups:
             _check_exists(number, group_id)
             check(number, None, f"group {group_id!r} was not deleted")
 
-        await self._at_coordinator(group_id, ask)
+        await self._coordinators.call(group_id, ask)
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget what the group has committed for these partitions; refused for topics its members read."""
@@ -198,32 +195,15 @@ class Groups:
                     partition = TopicPartition(topic.name, entry.partition_index)
                     check(entry.error_code, None, f"the offset of group {group_id!r} in {partition} was not deleted")
 
-        await self._at_coordinator(group_id, ask)
-
-    async def _at_coordinator(self, group_id: str, ask: Callable[[Connection], Awaitable[Result]]) -> Result:
-        async def attempt() -> Result:
-            try:
-                return await ask(await self.coordinator(group_id))
-            except (ApiError, ClientError):
-                self.forget_coordinator(group_id)
-                raise
-
-        return await self._cluster.retry(attempt)
+        await self._coordinators.call(group_id, ask)
 
     def forget_coordinator(self, group_id: str) -> None:
         """Find it again before the next request."""
-        self._coordinators.pop(group_id, None)
+        self._coordinators.forget(group_id)
 
     async def coordinator(self, group_id: str) -> Connection:
         """A connection to the broker that coordinates the group."""
-        if group_id not in self._coordinators:
-            request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id], key=group_id)
-            response = await (await self._cluster.any_connection()).call(FIND_COORDINATOR, request)
-            # One key until version 3, several from version 4 on.
-            found = only(response.coordinators) if response.coordinators else response
-            check(found.error_code, found.error_message, f"the coordinator of group {group_id!r} was not found")
-            self._coordinators[group_id] = found.node_id
-        return await self._cluster.connection(self._coordinators[group_id])
+        return await self._coordinators.connection(group_id)
 
 
 _NO_CONSUMER_GROUP: Final = frozenset(

@@ -69,7 +69,7 @@ class _BrokerCollector(Collector):
         yield CounterMetricFamily("martlet_sent_bytes", "Bytes sent on Kafka connections.", metrics.bytes_out)
         yield _by_label(
             CounterMetricFamily("martlet_requests", "Requests taken, by API.", labels=["api"]),
-            ((self._api_names.get(key, str(key)), count) for key, count in enumerate(metrics.requests_total) if count),
+            ((self._api_names.get(key, str(key)), count) for key, count in sorted(metrics.requests_total.items())),
         )
         errors = CounterMetricFamily("martlet_request_errors", "Errors answered.", labels=["api", "error"])
         for (key, code), count in sorted(metrics.errors_total.items()):

@@ -19,9 +19,6 @@ from typing import Final, NamedTuple
 
 from martlet.base.invariant import invariant
 
-API_KEYS_MAX: Final = 128
-"""Length of the list of request counters; Kafka's keys end below it."""
-
 NO_API: Final = -1
 """Stands for the API where something failed that no request had asked for."""
 
@@ -120,8 +117,7 @@ class GaugeTable(NamedTuple):
 class BrokerMetrics:
     """Everything one broker counts. Created by the wiring, handed to what counts, read by `exposition`.
 
-    `requests_total` is indexed by API key and holds every value that can occur, so an increment never has to ask
-    whether its slot exists.
+    What is counted by API key counts served APIs only, so that no client can make it grow.
     """
 
     topic_series_max: int = TOPIC_SERIES_MAX_DEFAULT
@@ -129,7 +125,7 @@ class BrokerMetrics:
     """Bytes received on Kafka connections."""
     bytes_out: int = 0
     """Bytes sent on Kafka connections."""
-    requests_total: list[int] = field(default_factory=lambda: [0] * API_KEYS_MAX)
+    requests_total: Counter[int] = field(default_factory=Counter)
     errors_total: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Errors in answers, by API key and protocol error code; see `count_errors`."""
     connections_open: int = 0

@@ -1,9 +1,9 @@
-"""The numbers of Kafka's APIs, and the two facts about each that the header of a message depends on.
+"""The numbers of Kafka's APIs and of our own, and the two facts about each that the header of a message depends on.
 
 Rules: this table is data and imports nothing but the standard library, because every connection needs it before the
 schemas are loaded. Which versions the broker *serves* is no business of this module; the handlers say that.
 
-Keys 4 to 7 are missing on purpose: Kafka 4 removed them.
+Keys 4 to 7 are missing on purpose: Kafka 4 removed them. Our own begin at 12,000, far above Kafka's (decision 0032).
 
 Proved by: tests/unit/wire/test_api_keys.py (the table equals the schemas)
 """
@@ -11,9 +11,12 @@ Proved by: tests/unit/wire/test_api_keys.py (the table equals the schemas)
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+FIRST_OWN_KEY: Final = 12_000
+"""Kafka's keys are all below, Martlet's own from here on."""
+
 
 class ApiKey(IntEnum):
-    """Kafka's APIs by Kafka's names."""
+    """Kafka's APIs by Kafka's names, then ours."""
 
     PRODUCE = 0
     FETCH = 1
@@ -104,6 +107,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    OPEN_TRANSACTION_GROUP = 12_100
+    END_TRANSACTION_GROUP = 12_101
 
 
 class Versions(NamedTuple):
@@ -217,6 +222,8 @@ API_FACTS: Final[dict[int, ApiFacts]] = {
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ApiFacts(0, 1),
     ApiKey.ALTER_SHARE_GROUP_OFFSETS: ApiFacts(0, 0),
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: ApiFacts(0, 0),
+    ApiKey.OPEN_TRANSACTION_GROUP: ApiFacts(0, 0),
+    ApiKey.END_TRANSACTION_GROUP: ApiFacts(0, 0),
 }
 
 

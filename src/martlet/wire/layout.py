@@ -2,7 +2,7 @@
 
 Rules: this is the only module that reads the schema library (`kio`), and it imports it when the first layout is asked
 for, because that import is slow. What it returns holds plain values only: nothing else needs to know where they came
-from.
+from. An API of our own is not in the library: the module of its messages says their layouts in `TABLES`.
 
 How it works: the schema library has one class per message and version, with the wire type of every field in its
 metadata. `message_layout` walks it together with our one class for all versions and pairs fields by name: see
@@ -97,8 +97,29 @@ class StructLayout:
         return fields + self.is_flexible
 
 
+class OwnTable(typing.Protocol):
+    """The fields of a message of our own (`field_table.Table`)."""
+
+    @property
+    def record(self) -> type[Any]: ...
+
+    @property
+    def newest(self) -> int: ...
+
+    def layout(self, version: int, *, reading: bool) -> StructLayout: ...
+
+
+def _own_layout(table: OwnTable, version: int) -> StructLayout:
+    if not 0 <= version <= table.newest:
+        raise ValueError(f"{table.record.__name__} has no version {version}")
+    return table.layout(version, reading=False)
+
+
 def message_layout(message_class: type[Any], version: int) -> StructLayout:
     """The layout of a version of one of our request, response or data classes; ValueError when there is none."""
+    tables: Mapping[type[Any], OwnTable] = getattr(sys.modules[message_class.__module__], "TABLES", {})
+    if message_class in tables:
+        return _own_layout(tables[message_class], version)
     api = message_class.__module__.rpartition(".")[2]
     try:
         with _without_hypothesis():

@@ -38,6 +38,7 @@ from martlet.wire.messages import (
     describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_transaction_group,
     end_txn,
     find_coordinator,
     heartbeat,
@@ -53,6 +54,7 @@ from martlet.wire.messages import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    open_transaction_group,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -192,6 +194,9 @@ def transaction_rows() -> Iterator[Row]:
     ids = {"transactional_id": TXN, "group_id": GROUP}
     yield _row(ApiKey.ADD_OFFSETS_TO_TXN, add_offsets_to_txn, range(5), needs, **ids)
     yield _row(ApiKey.END_TXN, end_txn, range(6), [txn(op.WRITE)], transactional_id=TXN)
+    decides = [(rule(op.WRITE, f"txg:{GROUP}", kind=ResourceKind.TRANSACTIONAL_ID), _TXN_REFUSED)]
+    yield _row(ApiKey.OPEN_TRANSACTION_GROUP, open_transaction_group, range(1), decides, group=GROUP)
+    yield _row(ApiKey.END_TRANSACTION_GROUP, end_transaction_group, range(1), decides, group=GROUP)
     commit = txn_offset_commit
     committed = commit.TxnOffsetCommitRequestTopic(TOPIC, [commit.TxnOffsetCommitRequestPartition(0, 5)])
     needs = [*needs, topic(op.READ)]

@@ -3,11 +3,26 @@
 from kio.index import load_request_schema
 from kio.schema.index import api_key_map, schema_name_map
 
-from martlet.wire.api_keys import NEVER_FLEXIBLE, ApiKey, api_name, first_flexible_version, is_flexible
+from martlet.wire.api_keys import (
+    API_FACTS,
+    FIRST_OWN_KEY,
+    NEVER_FLEXIBLE,
+    ApiKey,
+    api_name,
+    first_flexible_version,
+    is_flexible,
+)
 
 
 def test_every_key_and_name_of_the_schemas_is_there() -> None:
-    assert {int(key): key.name.lower() for key in ApiKey} == dict(api_key_map)
+    kafkas = {int(key): key.name.lower() for key in ApiKey if key < FIRST_OWN_KEY}
+    assert kafkas == dict(api_key_map)
+
+
+def test_our_own_keys_have_facts_and_fit_a_header() -> None:
+    own = [key for key in ApiKey if key >= FIRST_OWN_KEY]
+    assert own
+    assert all(key in API_FACTS and key < 1 << 15 for key in own)
 
 
 def test_flexible_versions_are_those_of_the_schemas() -> None:

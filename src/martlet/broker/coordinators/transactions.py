@@ -27,7 +27,7 @@ from martlet.coordinator.ports import EffectExecutor
 from martlet.coordinator.result import RecordCodec, Result
 from martlet.coordinator.snapshots import DEFAULT_SNAPSHOTS, SnapshotRule
 from martlet.observe.metrics import BrokerMetrics
-from martlet.transactions.names import shard_key
+from martlet.transactions.names import owner_id, shard_key
 from martlet.transactions.records import ProducerPair, TransactionStored
 from martlet.transactions.requests import (
     InitialisedProducer,
@@ -36,6 +36,7 @@ from martlet.transactions.requests import (
     TransactionFilter,
     TransactionsOptions,
 )
+from martlet.transactions.transaction_groups import EndGroupWish, GroupEnded, GroupOpened, OpenGroupWish
 from martlet.transactions.transitions import Generation
 
 if TYPE_CHECKING:
@@ -167,6 +168,16 @@ class TransactionCoordinator:
         return await self._patiently(
             of.transactional_id, lambda machine, now_ms: machine.end_transaction(of, is_commit, generation, now_ms)
         )
+
+    async def open_group(self, wish: OpenGroupWish) -> GroupOpened:
+        """A run takes its group over."""
+        await self._ids.reserve()
+        return await self.host.call(owner_id(wish.group), lambda machine, now_ms: machine.open_group(wish, now_ms))
+
+    async def end_group(self, wish: EndGroupWish) -> GroupEnded:
+        """Decide a step of a group."""
+        await self._ids.reserve()
+        return await self.host.call(owner_id(wish.group), lambda machine, now_ms: machine.end_group(wish, now_ms))
 
     async def describe(self, transactional_id: str) -> TransactionStored:
         """What stands of an id."""

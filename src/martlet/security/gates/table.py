@@ -46,6 +46,8 @@ GATES: Final[Mapping[int, Gate]] = {
     ApiKey.TXN_OFFSET_COMMIT: transactions.txn_offset_commit,
     ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
     ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
+    ApiKey.OPEN_TRANSACTION_GROUP: transactions.open_transaction_group,
+    ApiKey.END_TRANSACTION_GROUP: transactions.end_transaction_group,
     ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
     ApiKey.DESCRIBE_CONFIGS: cluster.describe_configs,
     ApiKey.ALTER_CONFIGS: cluster.alter_configs,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from martlet.base.errors import ErrorCode
+from martlet.base.ids import TRANSACTION_GROUP_PREFIX
 from martlet.security.gates.gate import GROUP, TOPIC, TRANSACTIONAL_ID, Admission, Asker, one_by_one, split, whole
 from martlet.security.rules import Operation
 from martlet.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -17,9 +18,11 @@ from martlet.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from martlet.wire.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
+from martlet.wire.messages.end_transaction_group import EndTransactionGroupRequest, EndTransactionGroupResponse
 from martlet.wire.messages.end_txn import EndTxnResponse
 from martlet.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from martlet.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from martlet.wire.messages.open_transaction_group import OpenTransactionGroupRequest, OpenTransactionGroupResponse
 from martlet.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -95,6 +98,19 @@ def add_offsets_to_txn(request: AddOffsetsToTxnRequest, asker: Asker) -> Admissi
 end_txn: Final = whole(
     lambda request, asker: asker.may(Operation.WRITE, TRANSACTIONAL_ID, request.transactional_id),
     lambda request, version: EndTxnResponse(error_code=ID_REFUSED),
+)
+
+
+def _may_decide(request: OpenTransactionGroupRequest | EndTransactionGroupRequest, asker: Asker) -> bool:
+    """WRITE of the transactional id that stands for the group; its children are part of it by their names."""
+    return asker.may(Operation.WRITE, TRANSACTIONAL_ID, TRANSACTION_GROUP_PREFIX + request.group)
+
+
+open_transaction_group: Final = whole(
+    _may_decide, lambda request, version: OpenTransactionGroupResponse(error_code=ID_REFUSED)
+)
+end_transaction_group: Final = whole(
+    _may_decide, lambda request, version: EndTransactionGroupResponse(error_code=ID_REFUSED)
 )
 
 
