@@ -38,12 +38,15 @@ from martlet.wire.messages.describe_cluster import DescribeClusterRequest, Descr
 from martlet.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from martlet.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from martlet.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from martlet.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from martlet.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from martlet.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
 from martlet.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from martlet.wire.messages.end_transaction_group import EndTransactionGroupRequest, EndTransactionGroupResponse
+from martlet.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from martlet.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from martlet.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -56,6 +59,7 @@ from martlet.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from martlet.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from martlet.wire.messages.metadata import MetadataRequest, MetadataResponse
 from martlet.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from martlet.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -63,6 +67,7 @@ from martlet.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRe
 from martlet.wire.messages.open_transaction_group import OpenTransactionGroupRequest, OpenTransactionGroupResponse
 from martlet.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from martlet.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from martlet.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from martlet.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from martlet.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from martlet.wire.produce import ProduceRequest, ProduceResponse
@@ -105,6 +110,15 @@ ALTER_USERS: Final = Api(
 METADATA: Final = Api(ApiKey.METADATA, MetadataRequest, MetadataResponse, 4, 13)
 LIST_OFFSETS: Final = Api(ApiKey.LIST_OFFSETS, ListOffsetsRequest, ListOffsetsResponse, 1, 11)
 INIT_PRODUCER_ID: Final = Api(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse, 0, 5)
+# The second generation of transactions only; version 6 of the first is the two-phase form.
+INIT_TRANSACTIONS: Final = Api(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse, 4, 6)
+END_TRANSACTION: Final = Api(ApiKey.END_TXN, EndTxnRequest, EndTxnResponse, 5, 5)
+TXN_OFFSET_COMMIT: Final = Api(ApiKey.TXN_OFFSET_COMMIT, TxnOffsetCommitRequest, TxnOffsetCommitResponse, 5, 5)
+LIST_TRANSACTIONS: Final = Api(ApiKey.LIST_TRANSACTIONS, ListTransactionsRequest, ListTransactionsResponse, 0, 1)
+DESCRIBE_TRANSACTIONS: Final = Api(
+    ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest, DescribeTransactionsResponse, 0, 0
+)
+DESCRIBE_PRODUCERS: Final = Api(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersRequest, DescribeProducersResponse, 0, 0)
 CREATE_TOPICS: Final = Api(ApiKey.CREATE_TOPICS, CreateTopicsRequest, CreateTopicsResponse, 4, 7)
 DELETE_TOPICS: Final = Api(ApiKey.DELETE_TOPICS, DeleteTopicsRequest, DeleteTopicsResponse, 1, 6)
 CREATE_PARTITIONS: Final = Api(ApiKey.CREATE_PARTITIONS, CreatePartitionsRequest, CreatePartitionsResponse, 0, 3)
@@ -151,6 +165,7 @@ END_TRANSACTION_GROUP: Final = Api(
 )
 
 PRODUCE: Final = Api(ApiKey.PRODUCE, ProduceRequest, ProduceResponse, 3, 13)
+PRODUCE_IN_TRANSACTION: Final = Api(ApiKey.PRODUCE, ProduceRequest, ProduceResponse, 12, 13)
 FETCH: Final = Api(ApiKey.FETCH, FetchRequest, FetchResponse, 4, 18)
 NEWEST_BY_NAME: Final = 12
 """The newest version of Produce and of Fetch that names topics by name; later ones need their ids."""

@@ -10,7 +10,8 @@ default) a message whose delivery succeeded is written once, however often its b
 delivered, or fails with the reason, at the latest some moments after `delivery_timeout_ms`.
 
 Idempotence numbers batches per partition under a producer id. When a batch's fate cannot be known any more, its
-partition goes on under a new id, so that one loss does not block what follows.
+partition goes on under a new id, so that one loss does not block what follows. In a transaction it does not go on:
+the first failure is the whole transaction's, and everything that waits fails with it.
 """
 
 import asyncio
@@ -32,13 +33,14 @@ from martlet.client.accumulator import (
     chunks_of,
     record_bytes,
 )
-from martlet.client.apis import INIT_PRODUCER_ID, NEWEST_BY_NAME, PRODUCE
+from martlet.client.apis import INIT_PRODUCER_ID, NEWEST_BY_NAME, PRODUCE, PRODUCE_IN_TRANSACTION
 from martlet.client.cluster import Cluster, Purpose
 from martlet.client.errors import ClientError, ConnectionLost, RequestTimedOut
 from martlet.client.metadata import TopicInfo
 from martlet.client.partitioner import StickyChoice, partition_for_key
 from martlet.client.retrying import asks_for_new_metadata, is_worth_retrying
-from martlet.wire.batch import build_batch
+from martlet.client.transaction_state import TransactionState
+from martlet.wire.batch import TRANSACTIONAL_BIT, build_batch
 from martlet.wire.compression import Compression
 from martlet.wire.messages.init_producer_id import InitProducerIdRequest
 from martlet.wire.produce import ProducePartitionResult, encode_produce_request, parse_produce_response
@@ -91,8 +93,16 @@ class ProducerStatistics:
 class Producer:
     """Runs one task between `start` and `aclose`; `send` may be called from any number of tasks of its loop."""
 
-    def __init__(self, cluster: Cluster, options: ProducerOptions | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: ProducerOptions | None = None,
+        clock: Clock | None = None,
+        transaction: TransactionState | None = None,
+    ) -> None:
+        """With a transaction: everything sent is in it; for `TransactionalProducer`."""
         self.statistics = ProducerStatistics()
+        self._transaction = transaction
         self._cluster = cluster
         self._options = options or ProducerOptions()
         self._clock = clock or SystemClock()
@@ -196,6 +206,33 @@ class Producer:
         for batch in batches:
             await batch.wait_settled()
 
+    # --- for transactions
+
+    async def discard(self) -> None:
+        """Fail what has not been sent, and wait for what is under way: nothing of it is sent again."""
+        batches = list(self._unsettled)
+        self._fail_waiting()
+        for batch in batches:
+            await batch.wait_settled()
+
+    def next_epoch(self) -> None:
+        """A new transaction begins: every partition's batches are numbered from 0 again."""
+        for queue in self._queues.values():
+            queue.next_sequence = 0
+
+    def _fail_waiting(self) -> None:
+        """The transaction is lost, and with it everything but the first batch of a partition that is being served."""
+        error = self._transaction.failure if self._transaction is not None else None
+        for queue in self._queues.values():
+            under_way = queue.waiting.popleft() if queue.is_busy and queue.waiting else None
+            for batch in queue.waiting:
+                self._finish(batch, BatchOutcome(error=error))
+            queue.waiting.clear()
+            if under_way is not None:
+                queue.waiting.append(under_way)
+
+    # --- inside
+
     async def _learn(self, topic: str) -> TopicInfo:
         return await self._cluster.retry(
             lambda: self._cluster.topic(topic, create=self._options.create_topics), topics=[topic]
@@ -243,6 +280,8 @@ class Producer:
         now = asyncio.get_running_loop().time()
         next_at: float | None = None
         by_leader: dict[int, list[PartitionQueue]] = defaultdict(list)
+        if self._transaction is not None and self._transaction.failure is not None:
+            self._fail_waiting()
         for queue in list(self._active.values()):
             if queue.is_busy:
                 continue
@@ -297,7 +336,11 @@ class Producer:
         if batch.encoded is not None:
             return
         identity = ProducerIdentity(-1, -1)
-        if self._options.idempotent:
+        attributes = 0
+        if self._transaction is not None:
+            identity, attributes = self._transaction.identity, TRANSACTIONAL_BIT
+            batch.base_sequence = queue.next_sequence
+        elif self._options.idempotent:
             identity = queue.identity = queue.identity or await self._identify(queue)
             batch.base_sequence = queue.next_sequence
 
@@ -308,6 +351,7 @@ class Producer:
                 producer_id=identity.producer_id,
                 producer_epoch=identity.producer_epoch,
                 base_sequence=batch.base_sequence,
+                attributes=attributes,
             )
 
         compressed_in_thread = self._options.compression and batch.size_bytes > _COMPRESS_IN_THREAD_BYTES
@@ -335,7 +379,8 @@ class Producer:
         connection = await self._cluster.connection(broker_id, Purpose.PRODUCE)
         infos = {queue.partition.topic: self._cluster.metadata.topics.get(queue.partition.topic) for queue in queues}
         have_ids = all(info is not None and info.has_id for info in infos.values())
-        version = connection.version_of(PRODUCE, newest=None if have_ids else NEWEST_BY_NAME)
+        api = PRODUCE if self._transaction is None else PRODUCE_IN_TRANSACTION
+        version = connection.version_of(api, newest=None if have_ids else NEWEST_BY_NAME)
         by_topic: dict[str, list[tuple[int, bytes | None]]] = defaultdict(list)
         for queue in queues:
             by_topic[queue.partition.topic].append((queue.partition.partition, queue.waiting[0].encoded))
@@ -346,6 +391,7 @@ class Producer:
             topics=[(name, ids.get(name), partitions) for name, partitions in by_topic.items()],
             acks=self._options.acks,
             timeout_ms=timeout_ms,
+            transactional_id=self._transaction.transactional_id if self._transaction is not None else None,
         )
         body = b"".join(chunks)
         if self._options.acks == 0:
@@ -387,22 +433,27 @@ class Producer:
     def _retry_or_fail(self, queue: PartitionQueue, error: ApiError | ClientError) -> None:
         batch = queue.waiting[0]
         now = asyncio.get_running_loop().time()
-        lost_its_place = isinstance(error, ApiError) and error.code in _LOST_ITS_PLACE and self._options.idempotent
+        transaction = self._transaction
+        may_renumber = self._options.idempotent and transaction is None
+        lost_its_place = isinstance(error, ApiError) and error.code in _LOST_ITS_PLACE and may_renumber
         if isinstance(error, ConnectionLost | RequestTimedOut):
             batch.outcome_unknown = True
         if asks_for_new_metadata(error):
             self._cluster.mark_stale(queue.partition.topic)
         if lost_its_place:
             queue.renumber()
-        if now < batch.deadline and (lost_its_place or is_worth_retrying(error)):
+        is_lost = transaction is not None and transaction.failure is not None
+        if now < batch.deadline and not is_lost and (lost_its_place or is_worth_retrying(error)):
             batch.not_before = now + self._cluster.options.retry_backoff_ms * 2 / 1000
             return
         queue.waiting.popleft()
-        if batch.outcome_unknown and self._options.idempotent:
+        if batch.outcome_unknown and may_renumber:
             queue.renumber()
         if is_worth_retrying(error):
             error = RequestTimedOut(f"not delivered within {self._options.delivery_timeout_ms} ms: {error}")
         self._finish(batch, BatchOutcome(error=error))
+        if transaction is not None:
+            transaction.failed(error)  # what waits fails with the next look at the queues
 
     def _finish(self, batch: PendingBatch, outcome: BatchOutcome) -> None:
         batch.settle(outcome)

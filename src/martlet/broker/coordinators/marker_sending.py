@@ -168,8 +168,10 @@ class MarkerSender:
             elif record is not None:
                 missing.append(partition)
         writes = [self._leader(leader).write(marker, frozenset(led)) for leader, led in by_leader.items()]
-        for outcomes in await asyncio.gather(*writes):
-            for partition, code in outcomes.items():
+        for led, outcomes in zip(by_leader.values(), await asyncio.gather(*writes), strict=True):
+            for partition in led:
+                # One that an answer leaves out may have no marker yet.
+                code = outcomes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
                 if code in _FINAL:
                     logger.error("%s refuses the marker of %r for good: %s", partition, transactional_id, code.name)
                 elif code is not ErrorCode.NONE:

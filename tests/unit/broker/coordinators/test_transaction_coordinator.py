@@ -42,11 +42,16 @@ class HeldWriter(MarkerWriter):
         self.may_write.set()
         self.refusals: list[ErrorCode] = []
         self.asked: list[frozenset[TopicPartition]] = []
+        self.silent = 0
+        """How many answers leave everything out."""
 
     async def write(self, marker: MarkerOf, partitions: frozenset[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
         self.asked.append(partitions)
         if self.refusals:
             return dict.fromkeys(partitions, self.refusals.pop(0))
+        if self.silent:
+            self.silent -= 1
+            return {}
         await self.may_write.wait()
         return await super().write(marker, partitions)
 
@@ -164,6 +169,15 @@ async def test_markers_are_sent_again_to_a_partition_that_refuses_for_now(bench:
     of = await bench.init()
     await bench.coordinator.add(of, ORDERS, SECOND)
     bench.writer.refusals = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS]
+    await bench.end(of)
+    await bench.reaches(TransactionState.COMPLETE_COMMIT)
+    assert bench.writer.asked == [ORDERS] * 3
+
+
+async def test_markers_are_sent_again_to_a_partition_that_an_answer_leaves_out(bench: TransactionsBench) -> None:
+    of = await bench.init()
+    await bench.coordinator.add(of, ORDERS, SECOND)
+    bench.writer.silent = 2
     await bench.end(of)
     await bench.reaches(TransactionState.COMPLETE_COMMIT)
     assert bench.writer.asked == [ORDERS] * 3
