@@ -9,12 +9,11 @@ from martlet.base.addresses import Address
 from martlet.base.clock import Clock
 from martlet.base.ids import TopicPartition
 from martlet.broker.app import BrokerApp
-from martlet.broker.ground.background import run_as_task
 from martlet.broker.ground.ports import BrokerPorts
 from martlet.broker.ground.settings import BrokerSettings
-from martlet.broker.ground.workers import LoopWorkers
 from martlet.cluster.store import MetaStore
 from sim.host import SimHost
+from sim.threads import LoopWorkers, run_as_task
 
 KAFKA_PORT: Final = 9092
 _FILES_ALLOWED: Final = 20_000

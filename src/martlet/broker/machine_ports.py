@@ -7,9 +7,8 @@ import socket
 from martlet.base.clock import SystemClock
 from martlet.base.disk import SystemDisk
 from martlet.base.randomness import SystemRandomness
-from martlet.broker.ground.background import run_in_thread
+from martlet.base.threads import ThreadWorkers, run_in_thread
 from martlet.broker.ground.ports import BrokerPorts
-from martlet.broker.ground.workers import ThreadWorkers
 from martlet.broker.membership.directory_lock import hold_directory
 from martlet.broker.membership.metadata_store import open_metadata_store
 from martlet.broker.serving.server import bind

@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 
 from martlet.base.clock import Clock, SystemClock
 from martlet.base.errors import StorageFailure
+from martlet.base.threads import ThreadWorkers
 from martlet.cluster.store import (
     Change,
     CommitResult,
@@ -35,7 +36,6 @@ from martlet.cluster.store import (
     check_key,
 )
 from martlet.stores.sqlite_database import SqliteDatabase
-from martlet.stores.worker_thread import WorkerThread
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ class SqliteStore:
     """Made by `open`, ended by `close`; used from one event loop, like everything of a broker."""
 
     def __init__(
-        self, database: SqliteDatabase, thread: WorkerThread, clock: Clock, poll_seconds: float | None
+        self, database: SqliteDatabase, thread: ThreadWorkers, clock: Clock, poll_seconds: float | None
     ) -> None:
         self._database = database
         self._thread = thread
@@ -95,15 +95,15 @@ class SqliteStore:
     ) -> "SqliteStore":
         """Open the file, making it if need be; `shared` lets watches see what other processes change."""
         clock = clock or SystemClock()
-        thread = WorkerThread("martlet-metadata")
-        thread.start()
+        thread = ThreadWorkers("martlet-metadata", 1)
+        thread.start_thread()
         try:
             database = await _open_database(thread, partial(SqliteDatabase, path, clock, history_revisions))
         except BaseException:
-            thread.stop()
+            thread.join()
             raise
         store = cls(database, thread, clock, poll_interval_ms / 1000 if shared else None)
-        thread.set_settle(store._settle)
+        thread.settle = store._settle
         return store
 
     async def get(self, key: str) -> Entry | None:
@@ -164,7 +164,7 @@ class SqliteStore:
         try:
             await self._thread.run(self._database.close)
         finally:
-            self._thread.stop()
+            self._thread.join()
             self._wake_watchers()
 
     async def _run(self, function: Callable[[], T]) -> T:
@@ -209,7 +209,7 @@ class SqliteStore:
             watcher.wake()
 
 
-async def _open_database(thread: WorkerThread, make: Callable[[], SqliteDatabase]) -> SqliteDatabase:
+async def _open_database(thread: ThreadWorkers, make: Callable[[], SqliteDatabase]) -> SqliteDatabase:
     """Open the file, waiting for others that make it just now: the one lock SQLite does not wait for by itself."""
     deadline = asyncio.get_running_loop().time() + _OPEN_SECONDS_MAX
     while True:

@@ -45,7 +45,7 @@ def path(tmp_path: Path) -> str:
 
 
 def _metadata_threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name == "martlet-metadata"}
+    return {thread for thread in threading.enumerate() if thread.name.startswith("martlet-metadata")}
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ from martlet.base.addresses import Address
 from martlet.base.clock import Clock
 from martlet.base.disk import Disk
 from martlet.base.randomness import Randomness
-from martlet.broker.ground.background import RunInBackground
+from martlet.base.threads import MakeWorkers, RunInBackground
 from martlet.broker.ground.settings import BrokerSettings
-from martlet.broker.ground.workers import MakeWorkers
 from martlet.cluster.store import MetaStore
 
 OpenStore: TypeAlias = Callable[[BrokerSettings, Clock], Awaitable[MetaStore]]

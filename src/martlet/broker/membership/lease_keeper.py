@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from martlet.base.errors import DiskFull, MartletError
-from martlet.broker.ground.background import BackgroundWork, RunInBackground
+from martlet.base.threads import BackgroundWork, RunInBackground
 from martlet.broker.ground.ports import BrokerPorts
 from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.ground.vital_signs import VitalSigns

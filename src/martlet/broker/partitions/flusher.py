@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from martlet.base.errors import StorageFailure
-from martlet.broker.ground.workers import ThreadWorkers, Workers
+from martlet.base.threads import ThreadWorkers, Workers
 from martlet.broker.partitions.flush_policy import FlushMode
 from martlet.broker.partitions.partition import Partition
 from martlet.log.flushing import FlushTicket

@@ -19,8 +19,8 @@ from typing import Final
 from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, ErrorCode, StorageFailure
 from martlet.base.ids import Member, TopicId, TopicPartition
+from martlet.base.threads import MakeWorkers, ThreadWorkers, Workers
 from martlet.broker.ground.disk_space import DiskSpace
-from martlet.broker.ground.workers import MakeWorkers, ThreadWorkers, Workers
 from martlet.broker.partitions.damage_reports import DamageReports
 from martlet.broker.partitions.flusher import FLUSHES_MAX, Flusher
 from martlet.broker.partitions.log_opening import LogOpening

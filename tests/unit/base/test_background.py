@@ -5,8 +5,9 @@ import threading
 import time
 
 import pytest
+from sim.threads import run_as_task
 
-from martlet.broker.ground.background import RunInBackground, run_as_task, run_in_thread
+from martlet.base.threads import RunInBackground, run_in_thread
 
 BOTH = pytest.mark.parametrize("run", [run_in_thread, run_as_task])
 

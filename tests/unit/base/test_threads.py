@@ -8,8 +8,9 @@ import weakref
 from collections.abc import Callable
 
 import pytest
+from sim.threads import LoopWorkers
 
-from martlet.broker.ground.workers import LoopWorkers, MakeWorkers, ThreadWorkers
+from martlet.base.threads import MakeWorkers, ThreadWorkers
 
 BOTH = pytest.mark.parametrize("make", [ThreadWorkers, LoopWorkers])
 
@@ -140,3 +141,33 @@ def test_work_that_ends_after_its_loop_was_closed_does_no_harm() -> None:
     gate.set()
     assert asyncio.run(ask()) == 1
     workers.close()
+
+
+async def test_what_settles_runs_after_each_call_and_when_its_pause_is_over() -> None:
+    workers = ThreadWorkers("martlet-settling", 1)
+    seen: list[str] = []
+
+    def settle() -> float | None:
+        seen.append("settled")
+        return 0.001 if len(seen) < 4 else None
+
+    workers.settle = settle
+    await workers.run(lambda: seen.append("called"))
+    await _until(lambda: len(seen) == 4)
+    assert seen == ["called", "settled", "settled", "settled"]
+    workers.join()
+
+
+async def test_joining_waits_for_what_was_handed_over_before() -> None:
+    workers = ThreadWorkers("martlet-counted", 2)
+    done: list[int] = []
+
+    def note() -> None:
+        time.sleep(0.01)
+        done.append(threading.get_ident())
+
+    for _ in range(4):
+        workers.run(note)
+    workers.join()
+    assert len(done) == 4
+    assert _threads() == 0
