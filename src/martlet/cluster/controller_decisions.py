@@ -22,12 +22,13 @@ CLS-13 with the image up to date and no broker gone or back since, there is noth
 Proved by: tests/unit/cluster/test_controller_decisions.py, tests/properties/test_controller.py
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.base.ids import BrokerId, Member
+from martlet.base.ids import BrokerId, Member, TopicPartition
 from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import partition_key
 from martlet.cluster.liveness import BrokerStates
@@ -35,6 +36,7 @@ from martlet.cluster.partition_plans import Decision, broker_compares, check_cha
 from martlet.cluster.records import BrokerRecord, PartitionRecord, TopicRecord, encode_record
 from martlet.cluster.replica_decisions import elect_leader, live_member, store_in_sync
 from martlet.cluster.store import CommitPlan
+from martlet.cluster.topic_names import queue_state_topic, topic_of_queue_state
 from martlet.configs.effective import NO_LAYERS, BrokerLayers, effective_topic_config
 
 IMBALANCE_PERCENT: Final = 10
@@ -60,25 +62,55 @@ def topic_rules(topic: TopicRecord, layers: BrokerLayers = NO_LAYERS) -> TopicRu
 
 def decide_all(image: MetadataImage, states: BrokerStates, layers: BrokerLayers = NO_LAYERS) -> list[Decision]:
     """What is to be done about all partitions now; those without a working leader come first."""
-    decisions = []
-    for topic in image.topics():
+    decisions: list[Decision] = []
+    companions = [topic for topic in image.topics() if topic_of_queue_state(topic.name) is not None]
+    others = [topic for topic in image.topics() if topic not in companions] if companions else image.topics()
+    for topic in others:
         rules = topic_rules(topic, layers)
-        for partition in image.partitions(topic.name):
-            decision = decide_partition(topic.name, partition, states, rules)
-            if decision is not None:
-                decisions.append(decision)
+        states_of_queues = image.partitions(queue_state_topic(topic.id)) if companions else ()
+        for partition, other in zip_longest(image.partitions(topic.name), states_of_queues):
+            if partition is not None:
+                decision = decide_partition(topic.name, partition, states, rules, other)
+                if decision is not None:
+                    decisions.append(decision)
+    decisions += _decide_companions(companions, image, states, layers, decisions)
     return sorted(decisions, key=lambda decision: has_leader(decision.before, states))
 
 
+def _decide_companions(
+    companions: Iterable[TopicRecord],
+    image: MetadataImage,
+    states: BrokerStates,
+    layers: BrokerLayers,
+    decided: Iterable[Decision],
+) -> Iterator[Decision]:
+    """Decided after their data, so that both come to be led by one broker where they can."""
+    after = {decision.partition: decision.after for decision in decided} if companions else {}
+    for companion in companions:
+        topic = image.topic_by_id(topic_of_queue_state(companion.name) or companion.id)
+        rules = topic_rules(companion, layers)
+        for partition in image.partitions(companion.name):
+            data = image.partition(topic.name, partition.partition) if topic is not None else None
+            if topic is not None and data is not None:
+                data = after.get(TopicPartition(topic.name, partition.partition), data)
+            decision = decide_partition(companion.name, partition, states, rules, data)
+            if decision is not None:
+                yield decision
+
+
 def decide_partition(
-    topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules
+    topic: str,
+    partition: PartitionRecord,
+    states: BrokerStates,
+    rules: TopicRules,
+    other: PartitionRecord | None = None,
 ) -> Decision | None:
-    """What is to be done about one partition, if anything."""
+    """What is to be done about one partition, if anything; `other` is the one that should be led by the same broker."""
     decision: Decision | None = None
     if not has_leader(partition, states):
-        decision = _elect(topic, partition, states, rules)
+        decision = _elect(topic, partition, states, rules, other)
     elif partition.leader in states.leaving:
-        decision = _hand_over(topic, partition, states, rules)
+        decision = _hand_over(topic, partition, states, rules, other)
     elif partition.leader in states.full:
         decision = _relieve(topic, partition, states, rules)
     if decision is None:
@@ -94,9 +126,16 @@ def has_leader(partition: PartitionRecord, states: BrokerStates) -> bool:
     return process is not None and process.incarnation == partition.leader_incarnation
 
 
-def _elect(topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules) -> Decision:
+def _elect(
+    topic: str,
+    partition: PartitionRecord,
+    states: BrokerStates,
+    rules: TopicRules,
+    other: PartitionRecord | None = None,
+) -> Decision:
     """A broker that stays, else one that is leaving, else one that may lack something, else none."""
-    election = elect_leader(partition, states.staying, rules.min_in_sync, preferred=with_space(partition, states))
+    preferred = with_space(partition, states, other)
+    election = elect_leader(partition, states.staying, rules.min_in_sync, preferred=preferred)
     if election.partition.leader is None:
         election = elect_leader(
             partition,
@@ -151,12 +190,19 @@ def stuck_partitions(
                 yield topic.name, partition
 
 
-def _hand_over(topic: str, partition: PartitionRecord, states: BrokerStates, rules: TopicRules) -> Decision | None:
+def _hand_over(
+    topic: str,
+    partition: PartitionRecord,
+    states: BrokerStates,
+    rules: TopicRules,
+    other: PartitionRecord | None = None,
+) -> Decision | None:
     """Another leader in place of one that is leaving; None when no other may lead.
 
     Those that are waited for would lose their place in the in-sync set by it, which a broker's leaving is worth.
     """
-    election = elect_leader(partition, states.staying, rules.min_in_sync, preferred=with_space(partition, states))
+    preferred = with_space(partition, states, other)
+    election = elect_leader(partition, states.staying, rules.min_in_sync, preferred=preferred)
     if election.partition.leader is None:
         return None
     return Decision(topic, partition, election.partition)
@@ -171,11 +217,22 @@ def _relieve(topic: str, partition: PartitionRecord, states: BrokerStates, rules
     return Decision(topic, partition, election.partition)
 
 
-def with_space(partition: PartitionRecord, states: BrokerStates) -> BrokerId | None:
-    """The first replica that is in sync, stays, and has space; None without any."""
+def with_space(
+    partition: PartitionRecord, states: BrokerStates, other: PartitionRecord | None = None
+) -> BrokerId | None:
+    """The first replica that is in sync, stays, and has space; None without any.
+
+    With another partition that should be led by the same broker: its leader, else one that may lead it too, goes first.
+    """
     staying = states.staying
     in_sync = {entry.broker for entry in partition.isr if live_member(entry, staying) is not None}
-    return next((broker for broker in partition.replicas if broker in in_sync - states.full), None)
+    candidates = [broker for broker in partition.replicas if broker in in_sync - states.full]
+    if other is not None:
+        if other.leader in candidates:
+            return other.leader
+        both = {entry.broker for entry in other.isr if live_member(entry, staying) is not None}
+        candidates.sort(key=lambda broker: broker not in both)
+    return next(iter(candidates), None)
 
 
 def _has_missing_member(partition: PartitionRecord, states: BrokerStates) -> bool:
@@ -225,6 +282,8 @@ def decide_preferred(
     meant: dict[BrokerId, int] = {}
     strayed: dict[BrokerId, list[tuple[TopicRecord, PartitionRecord]]] = {}
     for topic in image.topics():
+        if topic_of_queue_state(topic.name) is not None:
+            continue  # led where its data is led
         for partition in image.partitions(topic.name):
             preferred = partition.replicas[0]
             meant[preferred] = meant.get(preferred, 0) + 1

@@ -3,7 +3,8 @@
 Rules: pure. The controller calls this after every change of the image and when a time has come, makes the commits in
 order, and does not repeat one whose comparison was lost: the next round sees why.
 
-How it works: leaders and in-sync sets first, then moves that can end, then moves away from drained brokers. Leaders
+How it works: leaders and in-sync sets first, then moves that can end, then what brings the state of queues to its data
+(`queue_pairs.py`), then moves away from drained brokers. Leaders
 are brought back to preferred replicas only in a round that has nothing else to do, so that no fail-over waits for it.
 
 Invariant: (CLS-14) a round changes each partition once at most, so its commits do not stand in each other's way.
@@ -20,6 +21,7 @@ from martlet.cluster.image import ImageDelta, MetadataImage, PartitionChange
 from martlet.cluster.liveness import BrokerStates
 from martlet.cluster.partition_moves import MOVES_MAX, decide_drains
 from martlet.cluster.partition_plans import PARTITIONS_PER_COMMIT, Decision, PartitionsPlan, plan_partitions
+from martlet.cluster.queue_pairs import decide_pairs, plan_companions
 from martlet.cluster.reassignment import decide_all_progress, is_moving, plan_topic_factor
 from martlet.configs.effective import NO_LAYERS, BrokerLayers
 
@@ -43,7 +45,7 @@ def asks_for_round(delta: ImageDelta) -> bool:
 
     Leaders change their in-sync sets all the time; only where that may end a move does it matter here.
     """
-    if delta.live or delta.brokers or delta.drains or delta.topics or delta.broker_configs:
+    if delta.live or delta.brokers or delta.drains or delta.topics or delta.broker_configs or delta.subscriptions:
         return True
     return any(map(_matters, delta.partitions))
 
@@ -70,6 +72,8 @@ def decide_round(
         decisions[decision.partition] = decision
     for decision in decide_all_progress(image, states, layers):
         decisions.setdefault(decision.partition, decision)
+    for decision in decide_pairs(image, states, layers, decisions):
+        decisions.setdefault(decision.partition, decision)
     if states.draining:
         for decision in decide_drains(image, states, layers, moves_max=options.moves_max):
             decisions.setdefault(decision.partition, decision)
@@ -87,7 +91,11 @@ def plan_round(
 ) -> Iterator[PartitionsPlan]:
     """The commits of a round; nothing comes when nothing is to be done."""
     yield from plan_partitions(decide_round(image, states, layers, options), image, options.partitions_per_commit)
+    touched: set[str] = set()
+    for plan in plan_companions(image, states, layers):
+        touched.update(plan.commit.puts)
+        yield plan
     for topic in image.topics():
         factor = plan_topic_factor(topic, image.partitions(topic.name))
-        if factor is not None:
+        if factor is not None and touched.isdisjoint(factor.puts):
             yield PartitionsPlan(factor, ())

@@ -32,6 +32,7 @@ from martlet.cluster.keys import (
     LIVE_PREFIX,
     PARTITION_PREFIX,
     QUOTA_PREFIX,
+    SUBSCRIPTION_PREFIX,
     TOPIC_PREFIX,
     USER_PREFIX,
     QuotaEntity,
@@ -42,6 +43,7 @@ from martlet.cluster.keys import (
     read_group_config_key,
     read_live_key,
     read_quota_key,
+    read_subscription_key,
     read_user_key,
 )
 from martlet.cluster.records import (
@@ -55,6 +57,7 @@ from martlet.cluster.records import (
     PartitionRecord,
     QuotaRecord,
     RoleRecord,
+    SubscriptionRecord,
     TopicRecord,
     UserRecord,
     decode_record,
@@ -102,6 +105,13 @@ class AccessChange(NamedTuple):
     after: AccessRecord | None
 
 
+class SubscriptionChange(NamedTuple):
+    """A subscription that came, went, or is another now."""
+
+    before: SubscriptionRecord | None
+    after: SubscriptionRecord | None
+
+
 @dataclass(frozen=True, slots=True)
 class ImageDelta:
     """What one step of the image has changed; deletions come first in each list."""
@@ -123,6 +133,7 @@ class ImageDelta:
     users: tuple[str, ...] = ()
     """Users who came or went, or whose credentials changed."""
     quotas: tuple[QuotaEntity, ...] = ()
+    subscriptions: tuple[SubscriptionChange, ...] = ()
 
     @property
     def has_changes(self) -> bool:
@@ -139,6 +150,7 @@ class ImageDelta:
             or self.access
             or self.users
             or self.quotas
+            or self.subscriptions
         )
 
     @property
@@ -195,6 +207,7 @@ class MetadataImage:
         self._access = _Table(AccessRecord, read_access_key)
         self._users = _Table(UserRecord, read_user_key)
         self._quotas = _Table(QuotaRecord, read_quota_key)
+        self._subscriptions = _Table(SubscriptionRecord, read_subscription_key)
         self._take_by_prefix: Mapping[str, Callable[[Event], None]] = {
             BROKER_PREFIX: self._brokers.take,
             LIVE_PREFIX: self._live.take,
@@ -204,6 +217,7 @@ class MetadataImage:
             ACCESS_PREFIX: self._access.take,
             USER_PREFIX: self._users.take,
             QUOTA_PREFIX: self._quotas.take,
+            SUBSCRIPTION_PREFIX: self._subscriptions.take,
         }
         self._assembly = TopicAssembly()
         self._by_name: dict[str, AssembledTopic] = {}
@@ -281,6 +295,10 @@ class MetadataImage:
         """The quotas by entity."""
         return self._quotas.records
 
+    def subscriptions(self) -> Mapping[str, SubscriptionRecord]:
+        """The subscriptions by name."""
+        return self._subscriptions.records
+
     def topic(self, name: str) -> TopicRecord | None:
         found = self._by_name.get(name)
         return found.record if found is not None else None
@@ -352,6 +370,7 @@ class MetadataImage:
             access=tuple(AccessChange(before, after) for _, before, after in self._access.end_step()),
             users=tuple(user for user, _, _ in self._users.end_step()),
             quotas=tuple(entity for entity, _, _ in self._quotas.end_step()),
+            subscriptions=tuple(SubscriptionChange(old, new) for _, old, new in self._subscriptions.end_step()),
         )
 
     def _take(self, event: Event) -> None:

@@ -13,6 +13,7 @@
     access/<kind>/<match>/<name>      AccessRecord: the access rules of one resource, or of all whose names begin alike
     user/<quoted name>                UserRecord of one user who proves an identity by a password
     quota/<user>/<client id>/<host>   QuotaRecord of one entity; a part is `@none`, `@default` or quoted
+    subscription/<quoted name>        SubscriptionRecord: what has work queues in which topics
     counter/<name>                    a decimal number: the next one to give away
 
 Invariant: (CLS-7) a topic that is visible has all its partitions: they are written before or with the topic record
@@ -42,6 +43,7 @@ GROUP_CONFIG_PREFIX: Final = "config/group/"
 ACCESS_PREFIX: Final = "access/"
 USER_PREFIX: Final = "user/"
 QUOTA_PREFIX: Final = "quota/"
+SUBSCRIPTION_PREFIX: Final = "subscription/"
 
 _NO_PART: Final = "@none"
 _DEFAULT_PART: Final = "@default"
@@ -103,6 +105,10 @@ def user_key(name: str) -> str:
     return USER_PREFIX + quote(name, safe="")
 
 
+def subscription_key(name: str) -> str:
+    return SUBSCRIPTION_PREFIX + quote(name, safe="")
+
+
 class QuotaEntity(NamedTuple):
     """Whose quotas: None for a part that does not matter, "" for its default."""
 
@@ -162,6 +168,10 @@ def read_access_key(key: str) -> tuple[str, str, str]:
 
 def read_user_key(key: str) -> str:
     return unquote(key.removeprefix(USER_PREFIX))
+
+
+def read_subscription_key(key: str) -> str:
+    return unquote(key.removeprefix(SUBSCRIPTION_PREFIX))
 
 
 def read_quota_key(key: str) -> QuotaEntity:

@@ -30,6 +30,7 @@ from martlet.cluster.reassignment import all_wished, decide_start, is_moving
 from martlet.cluster.records import DrainRecord, PartitionRecord, TopicRecord, encode_record
 from martlet.cluster.replica_balance import Moves, plan_balance, plan_emptying, plan_replication_factor
 from martlet.cluster.store import CommitPlan
+from martlet.cluster.topic_names import topic_of_queue_state
 from martlet.configs.effective import NO_LAYERS, BrokerLayers
 
 MOVES_MAX: Final = 50
@@ -72,7 +73,7 @@ def decide_drains(
     image: MetadataImage, states: BrokerStates, layers: BrokerLayers = NO_LAYERS, *, moves_max: int = MOVES_MAX
 ) -> list[Decision]:
     """The next moves away from brokers that are to be emptied; none when too few others are alive."""
-    wished = all_wished(image)
+    wished = _placed(image)
     moves: Moves = {}
     sites = sites_of(states.placeable)
     for broker in sorted(states.draining):
@@ -125,7 +126,7 @@ def decide_balance(
     image: MetadataImage, states: BrokerStates, layers: BrokerLayers = NO_LAYERS, *, moves_max: int = MOVES_MAX
 ) -> list[Decision]:
     """The next moves towards an even load, as after a broker was added."""
-    return _start(plan_balance(all_wished(image), sites_of(states.placeable)), image, states, layers, moves_max)
+    return _start(plan_balance(_placed(image), sites_of(states.placeable)), image, states, layers, moves_max)
 
 
 def decide_replication_factor(
@@ -147,6 +148,12 @@ def decide_replication_factor(
         raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, f"too few brokers are alive for {factor} replicas")
     moves = plan_replication_factor(placed, factor, sites, load)
     return _start(moves, image, states, layers, len(moves))
+
+
+def _placed(image: MetadataImage) -> Moves:
+    """Where partitions are to lie, without those that follow others."""
+    wished = all_wished(image)
+    return {partition: wished[partition] for partition in wished if topic_of_queue_state(partition.topic) is None}
 
 
 def _start(

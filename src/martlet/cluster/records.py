@@ -32,6 +32,7 @@ from martlet.cluster.keys import (
     read_partition_index,
     read_partition_topic,
     read_quota_key,
+    read_subscription_key,
     read_unfinished_key,
     read_user_key,
 )
@@ -286,6 +287,22 @@ class QuotaRecord:
     mod_revision: int = field(default=0, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class SubscriptionRecord:
+    """A work queue over topics: one state in each of their partitions. What its settings mean is not known here."""
+
+    name: str
+    id: str
+    """Its own from all others of that name, earlier ones included: state is kept under it."""
+    topics: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    """Names with "*" for any characters; topics that fit and are made later belong to it as well."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    created_at_ms: int = 0
+    is_paused: bool = False
+    mod_revision: int = field(default=0, compare=False)
+
+
 # --- the JSON form
 
 
@@ -440,5 +457,13 @@ _FORMS: Final[Mapping[type, _Form[Any]]] = {
         _Form(AccessRecord, {"pattern": read_access_key}, read={"rules": _access_rules}),
         _Form(UserRecord, {"name": read_user_key}, read={"credentials": _credentials}, write={"credentials": dict}),
         _Form(QuotaRecord, {"entity": read_quota_key}, write={"limits": dict}),
+        _Form(
+            SubscriptionRecord,
+            {"name": read_subscription_key},
+            names={"is_paused": "paused"},
+            read={"topics": tuple, "patterns": tuple, "created_at_ms": int, "is_paused": bool},
+            write={"settings": dict},
+            rare={"patterns", "is_paused"},
+        ),
     )
 }

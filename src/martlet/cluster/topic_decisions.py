@@ -29,7 +29,13 @@ from martlet.cluster.image import MetadataImage
 from martlet.cluster.keys import partition_key, partition_prefix, topic_key, unfinished_key
 from martlet.cluster.records import PartitionRecord, TopicRecord, UnfinishedRecord, encode_record
 from martlet.cluster.store import CommitPlan
-from martlet.cluster.topic_names import check_topic_name, is_internal_topic, looks_internal
+from martlet.cluster.topic_names import (
+    check_topic_name,
+    companion_id,
+    is_internal_topic,
+    looks_internal,
+    queue_state_topic,
+)
 from martlet.cluster.topic_placement import Layout, bad_assignment, check_layout, choose_layout
 from martlet.configs.changes import replace_topic_configs
 from martlet.configs.effective import NO_LAYERS, BrokerLayers
@@ -202,7 +208,10 @@ def plan_deletion(topic: TopicRecord) -> CommitPlan:
     if topic.internal:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"{topic.name} is internal and cannot be deleted")
     key = topic_key(topic.name)
-    return CommitPlan(compares={key: topic.mod_revision}, deletes=(key,), delete_prefixes=(partition_prefix(topic.id),))
+    # Its queues go with it, a companion that is only half made included.
+    companion = topic_key(queue_state_topic(topic.id))
+    prefixes = (partition_prefix(topic.id), partition_prefix(companion_id(topic.id)))
+    return CommitPlan({key: topic.mod_revision}, deletes=(key, companion), delete_prefixes=prefixes)
 
 
 # --- the rules

@@ -110,7 +110,7 @@ def choose_layout(
     if factor > len(sites):
         away = [broker.id for broker in usable if broker.id not in states.alive or broker.id in states.leaving]
         placed = _filled_up(placed, factor, away, load)
-    return _layout(placed, image, states)
+    return layout_of(placed, image, states)
 
 
 def _check_factor(factor: int, broker_count: int, draining: int) -> None:
@@ -172,7 +172,7 @@ def check_layout(image: MetadataImage, assignments: Sequence[Sequence[int]]) -> 
     named = {broker for replicas in placed for broker in replicas}
     if len(named) > SITES_MAX:
         raise bad_assignment(f"one topic is made on at most {SITES_MAX} brokers; {len(named)} are named")
-    layout = _layout(placed, image, states)
+    layout = layout_of(placed, image, states)
     for index, replicas in enumerate(placed):
         if not any(broker in layout.in_sync for broker in replicas):
             raise bad_assignment(f"none of the brokers {list(replicas)} of the {index + 1}. partition is running")
@@ -205,7 +205,8 @@ def _states(image: MetadataImage) -> BrokerStates:
     return states if states.alive else replace(states, alive=states.missing, missing={})
 
 
-def _layout(placed: Collection[Replicas], image: MetadataImage, states: BrokerStates) -> Layout:
+def layout_of(placed: Collection[Replicas], image: MetadataImage, states: BrokerStates) -> Layout:
+    """These replicas, as a layout."""
     named = {broker for replicas in placed for broker in replicas}
     guards = broker_compares(named, image) | drain_compares(named, image)
     in_sync = {broker: record for broker, record in states.staying.items() if broker in named}

@@ -20,38 +20,43 @@ class Attempts:
         self._ledger = ledger
         self._randomness = randomness
 
-    def give_back(self, first: int, last: int, now_ms: int) -> None:
-        """The attempt at these leased messages is over, and has failed."""
+    def give_back(self, first: int, last: int, now_ms: int, delay_ms: int | None = None) -> None:
+        """The attempt at these leased messages is over, and has failed; the policy says when the next may begin.
+
+        With `delay_ms` its holder has said it.
+        """
         for run in list(self._ledger.window.runs(first, last)):
             self._ledger.leave(run.first, run.last)
-            self._retry(run, now_ms)
+            self._retry(run, now_ms, delay_ms)
 
-    def give_back_stray(self, stray: Stray, now_ms: int) -> None:
+    def give_back_stray(self, stray: Stray, now_ms: int, delay_ms: int | None = None) -> None:
         self._ledger.leave_stray(stray)
-        self._retry_stray(stray, now_ms)
+        self._retry_stray(stray, now_ms, delay_ms)
 
-    def _retry(self, run: CellRun, now_ms: int) -> None:
+    def _pause_ms(self, attempts: int, delay_ms: int | None) -> int:
+        return self.retry.pause_ms(attempts, self._randomness) if delay_ms is None else delay_ms
+
+    def _retry(self, run: CellRun, now_ms: int, delay_ms: int | None) -> None:
         """What becomes of leased neighbours whose attempt has failed."""
         self._ledger.changes.note(run.first, run.last)
         retry = self.retry
         if retry.has_ended(run.attempts):
             self._ledger.window.move(run.first, run.last, LEASED, CLOSING + EXHAUSTED)
-        elif retry.is_immediate:
+        elif retry.is_immediate if delay_ms is None else not delay_ms:
             self._ledger.window.move(run.first, run.last, LEASED, WAITING)
         else:
             self._ledger.window.move(run.first, run.last, LEASED, STRAY)
             for offset in range(run.first, run.last + 1):
-                ready_ms = now_ms + retry.pause_ms(run.attempts, self._randomness)
+                ready_ms = now_ms + self._pause_ms(run.attempts, delay_ms)
                 self._ledger.strays.put(Stray(offset, BACKING_OFF, run.attempts, ready_ms))
                 self._ledger.changes.note_stray(offset)
 
-    def _retry_stray(self, stray: Stray, now_ms: int) -> None:
+    def _retry_stray(self, stray: Stray, now_ms: int, delay_ms: int | None) -> None:
         self._ledger.changes.note_stray(stray.offset)
-        retry = self.retry
-        if retry.has_ended(stray.attempts):
+        if self.retry.has_ended(stray.attempts):
             self._ledger.strays.set_cell(stray, CLOSING + EXHAUSTED)
             return
-        pause_ms = retry.pause_ms(stray.attempts, self._randomness)
+        pause_ms = self._pause_ms(stray.attempts, delay_ms)
         stray.ready_ms = now_ms + pause_ms
         self._ledger.strays.set_cell(stray, BACKING_OFF if pause_ms else WAITING)
 
@@ -63,7 +68,7 @@ class Attempts:
             if is_attempt:
                 self.give_back(begin, end, now_ms)
             else:
-                self._take_back(begin, end)
+                self.take_back(begin, end)
         for offset in sorted(lease.strays):
             stray = self._ledger.strays.get(offset)
             if stray is None or stray.cell != LEASED:
@@ -71,11 +76,15 @@ class Attempts:
             if is_attempt:
                 self.give_back_stray(stray, now_ms)
             else:
-                stray.attempts -= 1
-                self._ledger.leave_stray(stray)
-                self._ledger.strays.set_cell(stray, WAITING)
+                self.take_back_stray(stray)
 
-    def _take_back(self, first: int, last: int) -> None:
+    def take_back_stray(self, stray: Stray) -> None:
+        """It was leased and not delivered: the attempt does not count."""
+        stray.attempts -= 1
+        self._ledger.leave_stray(stray)
+        self._ledger.strays.set_cell(stray, WAITING)
+
+    def take_back(self, first: int, last: int) -> None:
         """These messages were leased and not delivered: the attempt does not count."""
         for run in list(self._ledger.window.runs(first, last)):
             self._ledger.leave(run.first, run.last)

@@ -119,13 +119,16 @@ class QueueEngine:
 
     # --- leasing
 
-    def acquire(self, holder: str, limit: int, now_ms: int) -> list[Delivery]:
-        """Lease up to `limit` messages to a holder, the oldest first; ascending and disjoint."""
+    def acquire(self, holder: str, limit: int, now_ms: int, lease_ms: int | None = None) -> list[Delivery]:
+        """Lease up to `limit` messages to a holder, the oldest first; ascending and disjoint.
+
+        For so long as the options say, or as is asked for.
+        """
         self.ledger.strays.wake(now_ms)
         deliveries: list[Delivery] = []
         if limit < 1 or not self.has_deliverable:
             return deliveries
-        lease = self.ledger.leases.open(holder, now_ms + self._options.lease_ms)
+        lease = self.ledger.leases.open(holder, now_ms + (lease_ms or self._options.lease_ms))
         taken, most = self._lease_strays(lease, limit, deliveries)
         taken, most = self._lease_waiting(lease, taken, most, deliveries)
         length = min(most - taken, self._fresh())
@@ -186,15 +189,41 @@ class QueueEngine:
             self.ledger.window.advance()
         return first
 
+    def take_back(self, holder: str, deliveries: Sequence[Delivery]) -> None:
+        """These were leased and could not be delivered, as far as the holder still has them: no attempt was made."""
+        for first, last, attempts in deliveries:
+            for stray in self.ledger.strays.within(first, last):
+                if stray.cell == LEASED and stray.attempts == attempts and self._has(holder, stray.slot):
+                    self._attempts.take_back_stray(stray)
+            window = self.ledger.window
+            first = max(first, window.start)
+            for run in list(window.runs(first, last)) if first <= last else ():
+                if run.cell == LEASED and run.attempts == attempts:
+                    slots = window.slots(run.first, run.last)
+                    if all(self._has(holder, slot) for slot in slots):
+                        self._attempts.take_back(run.first, run.last)
+        self.ledger.window.advance()
+
+    def _has(self, holder: str, slot: int) -> bool:
+        return self.ledger.leases[slot].holder == holder
+
     # --- settling
 
     def settle(
-        self, holder: str | None, settlements: Sequence[Settlement], now_ms: int, attempt: int | None = None
+        self,
+        holder: str | None,
+        settlements: Sequence[Settlement],
+        now_ms: int,
+        attempt: int | None = None,
+        *,
+        lease_ms: int | None = None,
+        delay_ms: int | None = None,
     ) -> None:
         """Apply what a holder says of its messages, all of it or, with an ApiError, nothing.
 
         Without a holder it counts for the messages of any holder. With an attempt, as a lease token carries it, those
-        that were leased again since are refused. What lies before the start is finished already, and ignored.
+        that were leased again since are refused. What lies before the start is finished already, and ignored. A renewal
+        is for `lease_ms`, a release keeps the message back for `delay_ms`, else both are as the options say.
         """
         previous = -1
         for settlement in settlements:
@@ -204,7 +233,7 @@ class QueueEngine:
             previous = settlement.last
             self._check_held(settlement, holder, attempt)
         for settlement in settlements:
-            self._apply(settlement, now_ms)
+            self._apply(settlement, now_ms, lease_ms, delay_ms)
 
     def _check_held(self, settlement: Settlement, holder: str | None, attempt: int | None) -> None:
         window = self.ledger.window
@@ -234,7 +263,7 @@ class QueueEngine:
             reason = f"offsets {settlement.first} to {settlement.last} are leased by another"
             raise ApiError(ErrorCode.INVALID_RECORD_STATE, reason)
 
-    def _apply(self, settlement: Settlement, now_ms: int) -> None:
+    def _apply(self, settlement: Settlement, now_ms: int, lease_ms: int | None, delay_ms: int | None) -> None:
         """One settlement that has passed every check."""
         strays = self.ledger.strays.within(settlement.first, settlement.last)
         first, last = max(settlement.first, self.ledger.window.start), settlement.last
@@ -249,32 +278,32 @@ class QueueEngine:
                 self.ledger.window.move(begin, end, LEASED, CLOSING + target)
                 self.ledger.changes.note(begin, end)
             elif settlement.verdict is Verdict.RENEW:
-                self._renew(begin, end, now_ms)
+                self._renew(begin, end, now_ms + (lease_ms or self._options.lease_ms))
             else:
-                self._attempts.give_back(begin, end, now_ms)
+                self._attempts.give_back(begin, end, now_ms, delay_ms)
         for stray in strays:
             if target is not None:
                 self.ledger.strays.set_cell(stray, CLOSING + target)
                 self.ledger.changes.note_stray(stray.offset)
             elif settlement.verdict is Verdict.RENEW:
-                self._renew_stray(stray, now_ms)
+                self._renew_stray(stray, now_ms + (lease_ms or self._options.lease_ms))
             else:
-                self._attempts.give_back_stray(stray, now_ms)
+                self._attempts.give_back_stray(stray, now_ms, delay_ms)
         self.ledger.window.advance()
 
-    def _renew(self, first: int, last: int, now_ms: int) -> None:
+    def _renew(self, first: int, last: int, deadline_ms: int) -> None:
         for slot, length in self.ledger.window.slots(first, last).items():
             old = self.ledger.leases[slot]
-            lease = self.ledger.leases.open(old.holder, now_ms + self._options.lease_ms)
+            lease = self.ledger.leases.open(old.holder, deadline_ms)
             if lease is not old:
                 for begin, end in self.ledger.held_under(old, first, last):
                     self.ledger.window.set_slot(begin, end, lease.slot)
                     lease.add(begin, end)
                 self.ledger.leases.leave(old, length)
 
-    def _renew_stray(self, stray: Stray, now_ms: int) -> None:
+    def _renew_stray(self, stray: Stray, deadline_ms: int) -> None:
         old = self.ledger.leases[stray.slot]
-        lease = self.ledger.leases.open(old.holder, now_ms + self._options.lease_ms)
+        lease = self.ledger.leases.open(old.holder, deadline_ms)
         if lease is not old:
             stray.slot = lease.slot
             lease.add_stray(stray.offset)

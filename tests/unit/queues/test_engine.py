@@ -307,3 +307,52 @@ def test_a_mass_expiry_is_done_in_parts() -> None:
 def test_limits_of_nothing_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         QueueOptions(**{name: 0})  # type: ignore[arg-type]  # the wrong numbers are the point
+
+
+def test_a_lease_lasts_as_long_as_is_asked_for() -> None:
+    queue = engine()
+    queue.acquire("ann", 1, NOW, lease_ms=1_000)
+    queue.pass_time(NOW + 1_000)
+    assert queue.acquire("bob", 1, NOW + 1_000) == [Delivery(0, 0, 2)]
+
+
+def test_a_renewal_lasts_as_long_as_is_asked_for() -> None:
+    queue = engine()
+    queue.acquire("ann", 1, NOW, lease_ms=1_000)
+    queue.settle("ann", [Settlement(0, 0, Verdict.RENEW)], NOW, lease_ms=60_000)
+    queue.pass_time(NOW + 59_000)
+    assert queue.next_due_ms() == NOW + 60_000
+
+
+def test_a_release_with_a_delay_keeps_the_message_back_whatever_the_policy_says() -> None:
+    queue = engine()
+    queue.acquire("ann", 2, NOW)
+    queue.settle("ann", [Settlement(0, 0, Verdict.RELEASE)], NOW, delay_ms=5_000)
+    assert queue.acquire("bob", 1, NOW + 4_999) == [Delivery(2, 2, 1)]
+    assert queue.acquire("bob", 1, NOW + 5_000) == [Delivery(0, 0, 2)]
+
+
+def test_a_release_without_a_pause_comes_back_at_once_whatever_the_policy_says() -> None:
+    queue = engine(retry=RetryPolicy(backoff=Backoff.FIXED, delay_ms=1_000))
+    queue.acquire("ann", 1, NOW)
+    queue.settle("ann", [Settlement(0, 0, Verdict.RELEASE)], NOW, delay_ms=0)
+    assert queue.acquire("bob", 1, NOW) == [Delivery(0, 0, 2)]
+
+
+def test_what_could_not_be_delivered_is_taken_back_and_does_not_count() -> None:
+    queue = engine(retry=RetryPolicy(backoff=Backoff.FIXED, delay_ms=1_000))
+    queue.acquire("ann", 10, NOW)
+    settle(queue, "ann", (0, 0, Verdict.RELEASE))
+    assert queue.acquire("ann", 1, NOW + 2_000) == [Delivery(0, 0, 2)]
+    queue.take_back("ann", [Delivery(0, 0, 2), Delivery(5, 9, 1)])
+    assert queue.acquire("bob", 6, NOW + 2_000) == [Delivery(0, 0, 2), Delivery(5, 9, 1)]
+
+
+def test_what_another_holder_has_meanwhile_is_not_taken_back() -> None:
+    queue = engine()
+    queue.acquire("ann", 2, NOW)
+    settle(queue, None, (0, 1, Verdict.RELEASE))
+    queue.acquire("bob", 2, NOW)
+    queue.take_back("ann", [Delivery(0, 1, 1)])
+    assert refusal(queue, "ann", [(0, 1, Verdict.ACCEPT)]) is ErrorCode.INVALID_RECORD_STATE
+    settle(queue, "bob", (0, 1, Verdict.ACCEPT))
