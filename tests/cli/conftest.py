@@ -28,8 +28,9 @@ def broker() -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def clean_environment() -> dict[str, str]:
-    """The environment without anybody's MARTLET_*."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("MARTLET_")}
+    """The environment without anybody's MARTLET_* or profiles."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MARTLET_")}
+    return kept | {"MARTLET_PROFILES": os.devnull}
 
 
 @pytest.fixture

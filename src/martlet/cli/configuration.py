@@ -22,6 +22,7 @@ from martlet.broker.ground.security_settings import sasl_mechanisms, super_users
 from martlet.broker.ground.settings import Bounds, BrokerSettings
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
+from martlet.cli.profiles import PROFILE_VARIABLE, PROFILES_VARIABLE
 from martlet.cluster.store import StoreRefused
 
 DEFAULT_FILE: Final = "martlet.toml"
@@ -29,7 +30,15 @@ FILE_VARIABLE: Final = "MARTLET_CONFIG"
 PREFIX: Final = "MARTLET_"
 
 _OTHER_VARIABLES: Final = frozenset(
-    {FILE_VARIABLE, "MARTLET_BOOTSTRAP", "MARTLET_TIMEOUT", "MARTLET_PURE", "MARTLET_CLIENT_CONFIG"}
+    {
+        FILE_VARIABLE,
+        PROFILE_VARIABLE,
+        PROFILES_VARIABLE,
+        "MARTLET_BOOTSTRAP",
+        "MARTLET_TIMEOUT",
+        "MARTLET_PURE",
+        "MARTLET_CLIENT_CONFIG",
+    }
 )
 _KUBERNETES: Final = ("_SERVICE_HOST", "_SERVICE_PORT", "_PORT", "_TCP", "_UDP", "_ADDR", "_PROTO")
 

@@ -1,7 +1,7 @@
 """What a person does after the first start: the commands that the banner of `martlet up` prints.
 
 They work exactly as printed, in any other terminal: the program is named as that terminal can find it, and
---bootstrap is left out only where the default address is the one served.
+--bootstrap is left out only where verbs would go to the address served without it.
 
 Proved by: tests/unit/cli/test_first_steps.py, tests/cli/test_process_end_to_end.py
 """
@@ -14,12 +14,12 @@ from collections.abc import Sequence
 
 import click
 
-from martlet.cli.options import DEFAULT_BOOTSTRAP
+from martlet.cli.options import usual_bootstrap
 
 
 def print_first_steps(kafka: str, *steps: Sequence[str]) -> None:
     """The steps as commands against the broker at this address."""
-    bootstrap = () if kafka == DEFAULT_BOOTSTRAP else ("--bootstrap", kafka)
+    bootstrap = () if kafka == usual_bootstrap() else ("--bootstrap", kafka)
     program = program_to_type(sys.argv[0], sys.executable)
     click.echo("In another terminal:")
     for verb, *arguments in steps:

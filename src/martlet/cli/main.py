@@ -34,6 +34,7 @@ _COMMANDS: Final = {
     "status": ("martlet.cli.status:status", "Show whether the cluster is reachable and well."),
     "bench": ("martlet.cli.bench:bench", "Measure a cluster: publishing, consuming, latency."),
     "config": ("martlet.cli.config:config", "Show and change settings; where each value comes from."),
+    "profile": ("martlet.cli.profile:profile", "Remember connections by name, and choose which one verbs use."),
     "completion": ("martlet.cli.completion:completion", "Print the completion script for your shell."),
 }
 

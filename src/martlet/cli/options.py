@@ -1,15 +1,19 @@
 """Options that several verbs share, defined once so that they mean the same everywhere."""
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from martlet.base.addresses import Address, parse_bootstrap
 from martlet.base.clock import SystemClock
+from martlet.cli.failures import CommandFailed
+from martlet.cli.profiles import PROFILE_VARIABLE, read_profiles
 from martlet.cli.start_position import Start, parse_end, parse_start
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
@@ -91,8 +95,21 @@ class EndType(click.ParamType[Start]):
 END = EndType()
 
 
+class ProfileName(click.ParamType[str]):
+    """The name of a profile, completed from those there are."""
+
+    name = "NAME"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            names = read_profiles().by_name
+        except CommandFailed:
+            return []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 def connects(function: Function) -> Function:
-    """Adds --bootstrap, --timeout and --client-config and hands them over as `target`."""
+    """Adds --bootstrap, --profile, --timeout and --client-config and hands them over as `target`."""
 
     @click.option(
         "--bootstrap",
@@ -102,6 +119,13 @@ def connects(function: Function) -> Function:
         show_default=True,
         show_envvar=True,
         help="A broker to start from; several separated by commas.",
+    )
+    @click.option(
+        "--profile",
+        type=ProfileName(),
+        envvar=PROFILE_VARIABLE,
+        show_envvar=True,
+        help="A connection remembered by `martlet profile`.  [default: the one in use]",
     )
     @click.option(
         "--timeout",
@@ -122,12 +146,37 @@ def connects(function: Function) -> Function:
     )
     @functools.wraps(function)
     def with_target(
-        *args: Any, bootstrap: tuple[Address, ...], timeout: float, client_config: str | None, **kwargs: Any
+        *args: Any,
+        bootstrap: tuple[Address, ...],
+        profile: str | None,
+        timeout: float,
+        client_config: str | None,
+        **kwargs: Any,
     ) -> Any:
-        target = Target(bootstrap, max(1, int(timeout * 1000)), client_config or None)
-        return function(*args, target=target, **kwargs)
+        remembered = _remembered(click.get_current_context(), profile)
+        if "bootstrap" in remembered:
+            bootstrap = parse_bootstrap(str(remembered["bootstrap"]))
+        timeout = float(remembered.get("timeout", timeout))
+        client_config = str(remembered.get("client-config", client_config or "")) or None
+        return function(*args, target=Target(bootstrap, max(1, int(timeout * 1000)), client_config), **kwargs)
 
     return with_target  # type: ignore[return-value]
+
+
+def _remembered(ctx: click.Context, profile: str | None) -> dict[str, str | float]:
+    """What a profile says where the command line says nothing.
+
+    A profile that is only in use steps back as a whole when the address comes from elsewhere: a password must not go
+    to an address it was not meant for.
+    """
+    is_named = ctx.get_parameter_source("profile") is ParameterSource.COMMANDLINE
+    if not is_named and ctx.get_parameter_source("bootstrap") is not ParameterSource.DEFAULT:
+        return {}
+    outranked = {ParameterSource.DEFAULT, ParameterSource.ENVIRONMENT} if is_named else {ParameterSource.DEFAULT}
+    said = read_profiles().chosen(profile).as_data()
+    return {
+        name: value for name, value in said.items() if ctx.get_parameter_source(name.replace("-", "_")) in outranked
+    }
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
@@ -152,7 +201,17 @@ def complete_groups(ctx: click.Context, _parameter: click.Parameter, incomplete:
 def _bootstrap_so_far(ctx: click.Context) -> Sequence[Address] | str:
     """The --bootstrap of a command line that is still being typed, else what it would be."""
     value = ctx.params.get("bootstrap")
-    return value if isinstance(value, tuple) else os.environ.get("MARTLET_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+    return value if isinstance(value, tuple) else usual_bootstrap(ctx.params.get("profile"))
+
+
+def usual_bootstrap(profile: str | None = None) -> str:
+    """The address that verbs use without --bootstrap."""
+    named = os.environ.get("MARTLET_BOOTSTRAP")
+    if named and profile is None:
+        return named
+    with contextlib.suppress(CommandFailed):
+        return read_profiles().chosen(profile or os.environ.get(PROFILE_VARIABLE)).bootstrap or DEFAULT_BOOTSTRAP
+    return DEFAULT_BOOTSTRAP
 
 
 class TopicArgument(click.ParamType[str]):
