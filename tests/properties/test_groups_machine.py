@@ -22,6 +22,7 @@ from martlet.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbea
 from martlet.wire.messages.heartbeat import HeartbeatRequest
 from martlet.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from martlet.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from martlet.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from martlet.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.machine_context import Pending
 from tests.unit.groups.group_bench import SESSION_MS, GroupBench, caller
@@ -180,6 +181,14 @@ class AnyClients(RuleBasedStateMachine):
         if response.assignment is not None:
             self.owned[group, name] = response.assignment.topic_partitions
 
+    # The share protocol
+
+    @rule(group=GROUPS, name=NAMES, topics=TOPICS, epoch=st.sampled_from([-1, 0, 0, 1, 2]))
+    def share(self, group: str, name: str, topics: tuple[str, ...], epoch: int) -> None:
+        names = list(topics) if epoch == 0 else None
+        request = ShareGroupHeartbeatRequest(group, f"share {name}", epoch, None, names)
+        self.ask(lambda machine, now_ms: machine.share_group_heartbeat(request, caller(1), now_ms))
+
     # Offsets, groups, the world
 
     @rule(group=GROUPS, name=NAMES, who=st.sampled_from(["classic", "consumer", "nobody"]))
@@ -247,7 +256,9 @@ class AnyClients(RuleBasedStateMachine):
     @invariant()
     def a_group_is_of_one_kind(self) -> None:
         machine = self.bench.machine
-        assert not set(machine.classic.groups) & set(machine.consumer.groups)
+        kinds = (list(machine.classic.groups), list(machine.consumer.groups), list(machine.share.groups))
+        names_of_all = [name for groups in kinds for name in groups]
+        assert len(names_of_all) == len(set(names_of_all))
         names = [group[0] for group in self.bench.listed()]
         assert names == sorted(set(names))
 
@@ -269,7 +280,11 @@ def state_of(machine: GroupsMachine) -> object:
         name: (group.epoch, group.target_epoch, [(one.stored, one.current) for one in group.members.values()])
         for name, group in machine.consumer.groups.items()
     }
-    return classic, consumer, sorted(machine.committed_offsets())
+    share = {
+        name: (group.epoch, group.target_epoch, list(group.members.values()), group.known)
+        for name, group in machine.share.groups.items()
+    }
+    return classic, consumer, share, sorted(machine.committed_offsets())
 
 
 def whole_state_of(machine: GroupsMachine) -> object:
@@ -283,14 +298,19 @@ def whole_state_of(machine: GroupsMachine) -> object:
         for name, group in machine.consumer.groups.items()
     }
     offsets = [record for step in machine.offsets.live_records() for record in step]
-    return dict(machine.classic.groups), consumer, sorted(offsets, key=repr), machine.offsets.count
+    share = {
+        name: ((group.epoch, group.target_epoch), dict(group.members), dict(group.targets), group.known)
+        for name, group in machine.share.groups.items()
+    }
+    return dict(machine.classic.groups), consumer, share, sorted(offsets, key=repr), machine.offsets.count
 
 
 def durable_state_of(machine: GroupsMachine) -> object:
     """What a restart must bring back: offsets, epochs, and which groups were stored as which kind."""
     classic = {name: group.generation for name, group in machine.classic.groups.items() if group.is_stored}
     consumer = {name: group.epoch for name, group in machine.consumer.groups.items()}
-    return sorted(classic), consumer, sorted(machine.committed_offsets())
+    share = {name: sorted(group.members) for name, group in machine.share.groups.items()}
+    return sorted(classic), consumer, share, sorted(machine.committed_offsets())
 
 
 TestAnyClients = AnyClients.TestCase

@@ -13,12 +13,13 @@ from typing import TypeAlias
 from martlet.coordinator.result import Result, SetTimer, TimerKey
 from martlet.groups.classic.classic_group import ClassicGroup
 from martlet.groups.classic.classic_protocol import ClassicProtocol
-from martlet.groups.consumer.consumer_group import ConsumerGroup
 from martlet.groups.consumer.consumer_group_protocol import ConsumerProtocol
-from martlet.groups.directory import GroupDirectory, Simple
+from martlet.groups.directory import Group, GroupDirectory, Simple
 from martlet.groups.offsets.removal import TombstoneBudget, expired_offsets, offsets_of_topics
 from martlet.groups.offsets.table import OffsetTable, TopicsCleared, TopicsForgotten
 from martlet.groups.ports import GroupsOptions
+from martlet.groups.share.share_group import ShareGroup
+from martlet.groups.share.share_protocol import ShareProtocol
 
 SWEEP: TimerKey = ("cleanup",)
 FORGET_TOPICS: TimerKey = ("cleanup", "", "topics")
@@ -40,12 +41,14 @@ class Cleanup:
         directory: GroupDirectory,
         classic: ClassicProtocol,
         consumer: ConsumerProtocol,
+        share: ShareProtocol,
         offsets: OffsetTable,
         options: GroupsOptions,
     ) -> None:
         self._directory = directory
         self._classic = classic
         self._consumer = consumer
+        self._share = share
         self._offsets = offsets
         self._retention_ms = options.offsets_retention_ms
 
@@ -95,8 +98,8 @@ class Cleanup:
         """What of one group is to go: old offsets, and the group itself when nothing of it is left."""
         group = self._directory.find(group_id)
         rule = None if group is None else self._directory.expiry_rule(group)
-        if group is None or (rule is None and group_id in self._offsets):
-            return []
+        if group is None or isinstance(group, ShareGroup) or (rule is None and group_id in self._offsets):
+            return []  # share groups stay until they are deleted: where they stand is not stored here
         records: list[object] = []
         if rule is not None:
             expired = expired_offsets(
@@ -108,10 +111,10 @@ class Cleanup:
         is_expected = isinstance(group, ClassicGroup) and group.pending  # a member is about to join
         return records if is_expected else [*records, *self.removal(group)]
 
-    def removal(self, group: ClassicGroup | ConsumerGroup | Simple) -> Records:
+    def removal(self, group: Group) -> Records:
         """Tombstones of a group, but for its offsets; none while it has members."""
         if isinstance(group, Simple) or not group.is_empty:
             return ()
         if isinstance(group, ClassicGroup):
             return self._classic.removal(group)
-        return self._consumer.removal(group)
+        return self._share.removal(group) if isinstance(group, ShareGroup) else self._consumer.removal(group)

@@ -4,8 +4,8 @@ Rules: this module routes by the kind of group and joins the rules of the parts:
 protocol, what is stored by `offsets/`. It decides nothing about membership itself.
 
 Invariants:
-GRP-1 An id is in at most one of the classic and the consumer groups: one result removes the group of one kind and
-creates that of the other.
+GRP-1 An id is in at most one of the classic, the consumer and the share groups: one result removes the group of one
+kind and creates that of the other. Share groups turn into no other kind, and no other into one.
 GRP-2 Handlers change nothing; `replay` alone does.
 """
 
@@ -34,7 +34,10 @@ from martlet.groups.offsets.table import OffsetRecord, OffsetTable
 from martlet.groups.offsets.transactional import producer_of, stage_offsets
 from martlet.groups.ports import Caller, GroupsOptions, TopicsView
 from martlet.groups.records import ClassicGroupRemoved, ClassicGroupStored, OffsetsDecided
-from martlet.wire.messages import consumer_group_describe, describe_groups
+from martlet.groups.share.records import ShareRecord
+from martlet.groups.share.share_group import ShareGroup
+from martlet.groups.share.share_protocol import ShareProtocol
+from martlet.wire.messages import consumer_group_describe, describe_groups, share_group_describe
 from martlet.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from martlet.wire.messages.delete_groups import DeletableGroupResult
 from martlet.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -44,6 +47,7 @@ from martlet.wire.messages.list_groups import ListedGroup
 from martlet.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from martlet.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from martlet.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from martlet.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from martlet.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from martlet.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
@@ -55,6 +59,7 @@ _JOINING_EPOCH = 0
 _OFFSET_RECORDS = frozenset(get_args(OffsetRecord))
 _CLASSIC_RECORDS = frozenset((ClassicGroupStored, ClassicGroupRemoved, *CLASSIC_EVENTS))
 _CONSUMER_RECORDS = frozenset(CONSUMER_RECORDS)
+_SHARE_RECORDS = frozenset(get_args(ShareRecord))
 
 _CLASSIC_TIMERS = frozenset(("rebalance", "sync", "pending"))
 
@@ -68,16 +73,20 @@ class GroupsMachine:
         self.offsets = OffsetTable()
         self._options = options
         self._topics = topics
+        self.share = ShareProtocol(options.share, topics)
         self._conversion = Conversion(options, topics, self.classic, self.consumer)
         self._classic_members = ClassicMembers(options, topics, ids, self.consumer, self._conversion)
-        self._directory = GroupDirectory(self.classic, self.consumer, self.offsets, options)
-        self._cleanup = Cleanup(self._directory, self.classic, self.consumer, self.offsets, options)
+        self._directory = GroupDirectory(self.classic, self.consumer, self.share, self.offsets, options)
+        self._cleanup = Cleanup(self._directory, self.classic, self.consumer, self.share, self.offsets, options)
 
     # Membership
 
     def join_group(self, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Result[object, JoinGroupResponse]:
         self._directory.check_group_id(request.group_id)
         group = self.consumer.groups.get(request.group_id)
+        if request.group_id in self.share.groups:
+            reason = f"{request.group_id!r} is a share group, which has no members of the classic protocol"
+            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, reason)
         if group is None:
             return self.classic.join_group(request, caller, now_ms)
         if group.is_empty:
@@ -111,6 +120,8 @@ class GroupsMachine:
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int
     ) -> Result[object, ConsumerGroupHeartbeatResponse]:
         self._directory.check_group_id(request.group_id, may_be_empty=True)  # an empty one is the protocol's to refuse
+        if request.group_id in self.share.groups:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"not a consumer group: {request.group_id!r}")
         group = self.classic.groups.get(request.group_id)
         if group is None:
             return self.consumer.heartbeat(request, caller, now_ms)
@@ -119,6 +130,15 @@ class GroupsMachine:
         if group.is_empty:
             return _after(self.classic.removal(group), self.consumer.heartbeat(request, caller, now_ms))
         return self._conversion.upgrade(group, request, caller, now_ms)
+
+    def share_group_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, caller: Caller, now_ms: int
+    ) -> Result[object, ShareGroupHeartbeatResponse]:
+        self._directory.check_group_id(request.group_id, may_be_empty=True)
+        group = self._directory.find(request.group_id)
+        if group is not None and not isinstance(group, ShareGroup):
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"not a share group: {request.group_id!r}")
+        return self.share.heartbeat(request, caller, now_ms)
 
     # Offsets
 
@@ -144,6 +164,8 @@ class GroupsMachine:
         if isinstance(group, ConsumerGroup):
             self.consumer.check_commit(group, member_id=request.member_id, epoch=generation, version=version)
             return []
+        if isinstance(group, ShareGroup):
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"share group {request.group_id!r} commits no offsets")
         if generation < 0:
             return []
         if group is None and version >= _FIRST_VERSION_OF_MEMBER_EPOCHS:
@@ -173,6 +195,8 @@ class GroupsMachine:
             self.classic.check_txn_commit(group, member_id=member_id, generation=generation, instance_id=instance_id)
         elif isinstance(group, ConsumerGroup):
             self.consumer.check_txn_commit(group, member_id=member_id, epoch=generation)
+        elif isinstance(group, ShareGroup):
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"share group {request.group_id!r} commits no offsets")
         elif generation >= 0:
             raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"group {request.group_id!r} has no generation {generation}")
 
@@ -199,6 +223,8 @@ class GroupsMachine:
     ) -> Result[object, OffsetDeleteResponse]:
         self._directory.check_group_id(request.group_id)
         group = self._directory.existing(request.group_id)
+        if isinstance(group, ShareGroup):
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"share group {request.group_id!r} commits no offsets")
         is_other_type = isinstance(group, ClassicGroup) and group.protocol_type != CONSUMER_PROTOCOL_TYPE
         if is_other_type and not group.is_empty:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {request.group_id!r} has members")
@@ -231,6 +257,12 @@ class GroupsMachine:
         self._directory.check_group_id(group_id)
         return Result(self._directory.described_consumer_group(group_id))
 
+    def describe_share_group(
+        self, group_id: str, caller: Caller, now_ms: int
+    ) -> Result[object, share_group_describe.DescribedGroup]:
+        self._directory.check_group_id(group_id)
+        return Result(self._directory.described_share_group(group_id))
+
     def list_groups(
         self, states: Collection[str], types: Collection[str], now_ms: int
     ) -> Result[object, list[ListedGroup]]:
@@ -253,7 +285,7 @@ class GroupsMachine:
         return Result(DeletableGroupResult(group_id), [*removed, *self._cleanup.removal(group)])
 
     def statistics(self) -> dict[tuple[str, str], int]:
-        """How many groups there are by type ("classic", "consumer") and state."""
+        """How many groups there are by type ("classic", "consumer", "share") and state."""
         return self._directory.statistics()
 
     def member_counts(self) -> Iterator[tuple[str, int]]:
@@ -267,15 +299,19 @@ class GroupsMachine:
         forgotten: Result[object] = Result()
         if deleted:
             forgotten = self._cleanup.forget_topics(frozenset(deleted), now_ms)
-        return _joined(forgotten, self.consumer.topics_changed({*changed, *deleted}, now_ms))
+        names = {*changed, *deleted}
+        return _joined(forgotten, self.consumer.topics_changed(names, now_ms), self.share.topics_changed(names, now_ms))
 
     def on_loaded(self, now_ms: int) -> Result[object]:
         cleanup: Result[object] = Result(timers=[SetTimer(SWEEP, SWEEP_INTERVAL_MS)])
-        return _joined(self.classic.on_loaded(now_ms), self.consumer.on_loaded(now_ms), cleanup)
+        parts = (self.classic, self.consumer, self.share)
+        return _joined(*(part.on_loaded(now_ms) for part in parts), cleanup)
 
     def on_timer(self, key: TimerKey, now_ms: int) -> Result[object]:
         if key[0] == "cleanup":
             return self._cleanup.on_timer(key, now_ms)
+        if key[1] in self.share.groups:
+            return self.share.on_timer(key, now_ms)
         if key[0] in _CLASSIC_TIMERS or (key[0] == "session" and key[1] not in self.consumer.groups):
             return self.classic.on_timer(key, now_ms)
         return self.consumer.on_timer(key, now_ms)
@@ -284,6 +320,7 @@ class GroupsMachine:
         """Everything that the log says of groups and offsets, for a snapshot."""
         yield from self.classic.live_records()
         yield from self.consumer.live_records()
+        yield from self.share.live_records()
         yield from self.offsets.live_records()
 
     def replay(self, record: object) -> None:
@@ -292,6 +329,8 @@ class GroupsMachine:
             self.offsets.replay(record)  # type: ignore[arg-type]  # the sets hold what each part takes
         elif kind in _CLASSIC_RECORDS:
             self.classic.replay(record)  # type: ignore[arg-type]
+        elif kind in _SHARE_RECORDS:
+            self.share.replay(record)  # type: ignore[arg-type]
         else:
             invariant(kind in _CONSUMER_RECORDS, "a record that no part of the groups machine knows")
             self.consumer.replay(record)  # type: ignore[arg-type]

@@ -4,14 +4,16 @@ Only shapes live here. The broker fills them from its settings and its image of 
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from martlet.base.ids import TopicId
+from martlet.groups.share.options import ShareOptions
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
-TYPES = frozenset((CLASSIC, CONSUMER))
+SHARE = "share"
+TYPES = frozenset((CLASSIC, CONSUMER, SHARE))
 
 EMPTY = "Empty"
 STABLE = "Stable"
@@ -63,6 +65,7 @@ class GroupsOptions:
     """What a group sets itself; None is nothing. Asked with every heartbeat, since it may change."""
     group_id_bytes_max: int = 4_096
     topics_per_member_max: int = 10_000
+    share: ShareOptions = field(default_factory=ShareOptions)
 
     def consumer_times(self, group_id: str) -> ConsumerTimes:
         """The times in force for a KIP-848 group."""

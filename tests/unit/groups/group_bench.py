@@ -8,7 +8,8 @@ from martlet.base.errors import ApiError
 from martlet.base.randomness import IdSource
 from martlet.groups.machine import GroupsMachine
 from martlet.groups.ports import Caller, GroupsOptions
-from martlet.groups.record_codec import GroupRecordCodec
+from martlet.groups.record_codec import KINDS, GroupRecordCodec
+from martlet.groups.share.record_kinds import SHARE_KINDS
 from martlet.wire.consumer_protocol import Subscription, write_subscription
 from martlet.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from martlet.wire.messages.heartbeat import HeartbeatRequest
@@ -20,6 +21,7 @@ from martlet.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from martlet.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from martlet.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from martlet.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.machine_context import MachineContext
 from tests.unit.groups.offsets.offset_cases import SomeTopics, commit_request
@@ -40,7 +42,8 @@ class GroupBench:
         self.options = options or GroupsOptions(initial_rebalance_delay_ms=0, offsets_retention_ms=RETENTION_MS)
         randomness = SimRandomness(1)
         self.context = MachineContext[GroupsMachine](
-            lambda: GroupsMachine(self.options, self.topics, IdSource(randomness)), GroupRecordCodec()
+            lambda: GroupsMachine(self.options, self.topics, IdSource(randomness)),
+            GroupRecordCodec((*KINDS, *SHARE_KINDS)),
         )
         self.context.reload()
 
@@ -106,6 +109,13 @@ class GroupBench:
             request.topic_partitions = []
         return self.context.call(lambda machine, now_ms: machine.consumer_group_heartbeat(request, caller(1), now_ms))
 
+    # The share protocol
+
+    def share_heartbeat(self, group: str = "g", member: str = "m", epoch: int = 0, *topics: str) -> Any:
+        names = list(topics or ("orders",)) if epoch == 0 else None
+        request = ShareGroupHeartbeatRequest(group, member, epoch, None, names)
+        return self.context.call(lambda machine, now_ms: machine.share_group_heartbeat(request, caller(1), now_ms))
+
     # Offsets
 
     def commit(self, group: str = "g", *, version: int = 8, instance_id: str | None = None, **words: Any) -> int:
@@ -149,6 +159,9 @@ class GroupBench:
 
     def described_consumer_group(self, group: str = "g") -> Any:
         return self.context.call(lambda machine, now_ms: machine.describe_consumer_group(group, caller(1), now_ms))
+
+    def described_share_group(self, group: str = "g") -> Any:
+        return self.context.call(lambda machine, now_ms: machine.describe_share_group(group, caller(1), now_ms))
 
     def topics_deleted(self, *topics: str) -> None:
         for topic in topics:

@@ -47,9 +47,10 @@ def group_kind(
         return GroupsMachine(options, view, ids)
 
     def make_codec() -> RecordCodec[Any]:
-        from martlet.groups.record_codec import GroupRecordCodec
+        from martlet.groups.record_codec import KINDS, GroupRecordCodec
+        from martlet.groups.share.record_kinds import SHARE_KINDS
 
-        return GroupRecordCodec()
+        return GroupRecordCodec((*KINDS, *SHARE_KINDS))
 
     return MachineKind("groups", make_machine, make_codec, partial(_count, metrics), snapshots=snapshots)
 

@@ -4,8 +4,9 @@ A `…Removed` is the tombstone of the record it is named after; keys and values
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from martlet.base.ids import TopicId
 from martlet.groups.records import NO_PARTITIONS, MemberState, Partitions
 
 
@@ -93,6 +94,31 @@ class ShareCurrentRemoved:
     member_id: str
 
 
+class TopicPartitions(NamedTuple):
+    """Partitions of one topic, under its name and its id."""
+
+    topic_id: TopicId
+    name: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharePartitionsStored:
+    """Key version 15: the partitions in which the group may stand somewhere; it keeps them when members leave."""
+
+    group_id: str
+    initializing: tuple[TopicPartitions, ...] = ()
+    """Kafka's, whose coordinators write state elsewhere first; read as if that had been done."""
+    initialized: tuple[TopicPartitions, ...] = ()
+    deleting: tuple[tuple[TopicId, str], ...] = ()
+    """Topics that Kafka is about to forget; read as if that had been done."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharePartitionsRemoved:
+    group_id: str
+
+
 ShareRecord: TypeAlias = (
     ShareMemberStored
     | ShareMemberRemoved
@@ -104,4 +130,6 @@ ShareRecord: TypeAlias = (
     | ShareTargetRemoved
     | ShareCurrentAssigned
     | ShareCurrentRemoved
+    | SharePartitionsStored
+    | SharePartitionsRemoved
 )

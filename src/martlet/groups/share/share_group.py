@@ -5,9 +5,10 @@ Records may come in any order that a compacted log can have them: whatever is mi
 Proved by: tests/unit/groups/share/test_share_protocol.py, tests/properties/test_share_group.py
 """
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
 from typing import NamedTuple
 
+from martlet.base.ids import TopicId
 from martlet.coordinator.draft import Overlay
 from martlet.groups.records import NO_PARTITIONS, Partitions
 from martlet.groups.share.records import (
@@ -17,11 +18,14 @@ from martlet.groups.share.records import (
     ShareGroupStored,
     ShareMemberRemoved,
     ShareMemberStored,
+    SharePartitionsRemoved,
+    SharePartitionsStored,
     ShareRecord,
     ShareTargetAssigned,
     ShareTargetEpochRemoved,
     ShareTargetEpochStored,
     ShareTargetRemoved,
+    TopicPartitions,
 )
 
 JOINING_EPOCH = 0
@@ -38,13 +42,15 @@ class ShareMember(NamedTuple):
 class ShareGroup:
     """One group with its members; the runtime's loop owns it."""
 
-    __slots__ = ("epoch", "group_id", "members", "metadata_hash", "target_epoch", "targets")
+    __slots__ = ("epoch", "group_id", "known", "members", "metadata_hash", "target_epoch", "targets")
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.epoch = 0
         self.metadata_hash = 0
         self.target_epoch = 0
+        self.known: Mapping[TopicId, TopicPartitions] = {}
+        """The partitions in which the group may stand somewhere; replaced, never changed."""
         self.members: MutableMapping[str, ShareMember] = {}
         self.targets: MutableMapping[str, Partitions] = {}
 
@@ -52,6 +58,7 @@ class ShareGroup:
         """A copy for a handler."""
         draft = ShareGroup(self.group_id)
         draft.epoch, draft.metadata_hash, draft.target_epoch = self.epoch, self.metadata_hash, self.target_epoch
+        draft.known = self.known
         draft.members, draft.targets = Overlay(self.members), Overlay(self.targets)
         return draft
 
@@ -76,6 +83,8 @@ class ShareGroup:
             yield ShareTargetAssigned(self.group_id, member_id, partitions)
         if self.target_epoch:
             yield ShareTargetEpochStored(self.group_id, self.target_epoch)
+        if self.known:
+            yield partitions_record(self.group_id, self.known)
 
     def replay(self, record: ShareRecord) -> None:
         """Change the state by one record."""
@@ -99,6 +108,11 @@ class ShareGroup:
                 self.target_epoch = record.epoch
             case ShareTargetEpochRemoved():
                 self.target_epoch = 0
+            case SharePartitionsStored():
+                gone = {topic_id for topic_id, _ in record.deleting}
+                self.known = _united((*record.initialized, *record.initializing), gone)
+            case SharePartitionsRemoved():
+                self.known = {}
             case ShareGroupStored():
                 self.epoch, self.metadata_hash = record.epoch, record.metadata_hash
             case ShareGroupRemoved():
@@ -109,3 +123,17 @@ class ShareGroup:
         return self.members.get(member_id) or ShareMember(
             ShareMemberStored(self.group_id, member_id), ShareCurrentAssigned(self.group_id, member_id, 0, 0)
         )
+
+
+def partitions_record(group_id: str, known: Mapping[TopicId, TopicPartitions]) -> SharePartitionsStored:
+    """The record that says in which partitions a group may stand somewhere."""
+    return SharePartitionsStored(group_id, initialized=tuple(known[topic_id] for topic_id in sorted(known)))
+
+
+def _united(entries: Iterable[TopicPartitions], gone: Collection[TopicId]) -> dict[TopicId, TopicPartitions]:
+    known: dict[TopicId, TopicPartitions] = {}
+    for entry in entries:
+        if entry.topic_id not in gone:
+            before = known[entry.topic_id].partitions if entry.topic_id in known else ()
+            known[entry.topic_id] = entry._replace(partitions=tuple(sorted({*before, *entry.partitions})))
+    return known

@@ -15,11 +15,12 @@ GSH-1 Epochs never go back; a member's assignment is that of the newest target i
 Proved by: tests/unit/groups/share/test_share_protocol.py, tests/properties/test_share_group.py
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.ids import TopicId
 from martlet.coordinator.draft import Draft
 from martlet.coordinator.result import Result, SetTimer, TimerKey
 from martlet.groups.consumer.heartbeat import by_topic
@@ -35,23 +36,32 @@ from martlet.groups.share.records import (
     ShareGroupStored,
     ShareMemberRemoved,
     ShareMemberStored,
+    SharePartitionsRemoved,
     ShareRecord,
     ShareTargetAssigned,
     ShareTargetEpochRemoved,
     ShareTargetEpochStored,
     ShareTargetRemoved,
+    TopicPartitions,
 )
-from martlet.groups.share.share_group import JOINING_EPOCH, LEAVING_EPOCH, ShareGroup, ShareMember
+from martlet.groups.share.share_group import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    ShareGroup,
+    ShareMember,
+    partitions_record,
+)
 from martlet.groups.share.validation import check_heartbeat
 from martlet.wire.messages import share_group_describe
 from martlet.wire.messages.share_group_heartbeat import (
     Assignment,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
-    TopicPartitions,
 )
+from martlet.wire.messages.share_group_heartbeat import TopicPartitions as AssignedPartitions
 
 ASSIGNOR_NAME: Final = "simple"
+SHARE_PROTOCOL_TYPE: Final = "share"
 
 ShareDraft = Draft[ShareGroup, ShareRecord]
 
@@ -124,7 +134,7 @@ class ShareProtocol:
         says_all = request.member_epoch == JOINING_EPOCH or request.subscribed_topic_names is not None
         has_lost_an_answer = member is not None and request.member_epoch != member.current.epoch
         if says_all or has_lost_an_answer or member is None or current.assigned != member.current.assigned:
-            response.assignment = Assignment([TopicPartitions(*one) for one in by_topic(current.assigned)])
+            response.assignment = Assignment([AssignedPartitions(*one) for one in by_topic(current.assigned)])
         return draft.result(response)
 
     def describe(self, group: ShareGroup) -> share_group_describe.DescribedGroup:
@@ -147,7 +157,21 @@ class ShareProtocol:
         records: list[object] = []
         for member_id in dict.fromkeys((*group.members, *group.targets)):
             records += _member_removal(group.group_id, member_id)
+        if group.known:
+            records.append(SharePartitionsRemoved(group.group_id))
         return [*records, ShareTargetEpochRemoved(group.group_id), ShareGroupRemoved(group.group_id)]
+
+    def know(self, group: ShareGroup, topics: Iterable[TopicPartitions]) -> list[object]:
+        """The record by which the group may stand somewhere in these partitions as well; none when it may already."""
+        known = _with_partitions(group.known, topics)
+        return [] if known == group.known else [partitions_record(group.group_id, known)]
+
+    def forget(self, group: ShareGroup, topic_ids: Collection[TopicId]) -> list[object]:
+        """The record by which the group stands nowhere in these topics."""
+        known = {topic_id: entry for topic_id, entry in group.known.items() if topic_id not in topic_ids}
+        if len(known) == len(group.known):
+            return []
+        return [partitions_record(group.group_id, known) if known else SharePartitionsRemoved(group.group_id)]
 
     def may_fetch(self, group_id: str, member_id: str) -> bool:
         """Whether there is such a member."""
@@ -163,6 +187,10 @@ class ShareProtocol:
         for group in self.groups.values():
             if not group.is_empty and not concerned.isdisjoint(group.subscribed_topics()):
                 records += self._refreshed(group, now_ms)
+            gone = [
+                entry.topic_id for entry in group.known.values() if entry.name in concerned and self._is_gone(entry)
+            ]
+            records += self.forget(group, gone)
         return Result(records=records)
 
     def on_loaded(self, now_ms: int) -> Result[object]:
@@ -170,6 +198,7 @@ class ShareProtocol:
         records: list[object] = []
         timers: list[SetTimer] = []
         for group in self.groups.values():
+            records += self.forget(group, [entry.topic_id for entry in group.known.values() if self._is_gone(entry)])
             if group.is_empty:
                 continue
             records += self._refreshed(group, now_ms)
@@ -205,6 +234,9 @@ class ShareProtocol:
 
     # Steps
 
+    def _is_gone(self, entry: TopicPartitions) -> bool:
+        return self._topics.topic_by_id(entry.topic_id) is None
+
     def _raise_epoch(self, draft: ShareDraft) -> None:
         known = hash_of_topics(draft.state.subscribed_topics(), self._topics)
         draft.record(ShareGroupStored(draft.state.group_id, draft.state.epoch + 1, known))
@@ -227,6 +259,10 @@ class ShareProtocol:
         for member_id, partitions in assign(subscriptions, views, group.targets).items():
             if partitions != group.target_of(member_id):
                 draft.record(ShareTargetAssigned(group.group_id, member_id, partitions))
+        shared = [TopicPartitions(view.id, view.name, tuple(range(view.partition_count))) for view in views.values()]
+        known = _with_partitions(group.known, shared)
+        if known != group.known:
+            draft.record(partitions_record(group.group_id, known))
         draft.record(ShareTargetEpochStored(group.group_id, group.epoch))
 
     def _given(self, draft: ShareDraft, member_id: str) -> ShareCurrentAssigned:
@@ -271,8 +307,19 @@ _TOMBSTONES = (
     ShareCurrentRemoved,
     ShareTargetRemoved,
     ShareTargetEpochRemoved,
+    SharePartitionsRemoved,
     ShareGroupRemoved,
 )
+
+
+def _with_partitions(
+    known: Mapping[TopicId, TopicPartitions], topics: Iterable[TopicPartitions]
+) -> dict[TopicId, TopicPartitions]:
+    united = dict(known)
+    for entry in topics:
+        before = united[entry.topic_id].partitions if entry.topic_id in united else ()
+        united[entry.topic_id] = entry._replace(partitions=tuple(sorted({*before, *entry.partitions})))
+    return united
 
 
 def _member_removal(group_id: str, member_id: str) -> list[ShareRecord]:

@@ -16,11 +16,14 @@ from martlet.groups.share.records import (
     ShareGroupStored,
     ShareMemberRemoved,
     ShareMemberStored,
+    SharePartitionsRemoved,
+    SharePartitionsStored,
     ShareRecord,
     ShareTargetAssigned,
     ShareTargetEpochRemoved,
     ShareTargetEpochStored,
     ShareTargetRemoved,
+    TopicPartitions,
 )
 
 T1, T2 = TopicId(b"\x01" * 16), TopicId(b"\x02" * 16)
@@ -52,6 +55,18 @@ GOLDEN: list[tuple[ShareRecord, bytes, bytes | None]] = [
         b"\x00\x00\x00\x00\x00\x09\x00\x00\x00\x08\x01\x02" + T1 + b"\x02\x00\x00\x00\x01\x00\x00",
     ),
     (ShareCurrentRemoved("g", "m"), b"\x00\x0e" + MEMBER, None),
+    (
+        SharePartitionsStored(
+            "g", (TopicPartitions(T2, "v", (3,)),), (TopicPartitions(T1, "u", (0, 1)),), ((T2, "w"),)
+        ),
+        b"\x00\x0f" + GROUP,
+        b"\x00\x00"
+        + (b"\x02" + T2 + b"\x02v\x02\x00\x00\x00\x03\x00")
+        + (b"\x02" + T1 + b"\x02u\x03\x00\x00\x00\x00\x00\x00\x00\x01\x00")
+        + (b"\x02" + T2 + b"\x02w\x00")
+        + b"\x00",
+    ),
+    (SharePartitionsRemoved("g"), b"\x00\x0f" + GROUP, None),
 ]
 
 
