@@ -16,8 +16,8 @@ SHAREFETCH-3 A response's records are never null, or librdkafka cannot read it.
 Proved by: tests/unit/wire/test_share_fetch_codec.py, tests/properties/test_share_fetch_codec.py
 """
 
+import re
 from collections.abc import Sequence
-from itertools import groupby
 from struct import Struct, error
 from typing import Final, NamedTuple, TypeAlias
 
@@ -50,6 +50,8 @@ _RANGE: Final = Struct(">qq")
 _SINGLE: Final = Struct(">qqxbx")
 """A batch of one type: first, last, a count of one, the type, no tags."""
 _SINGLE_BYTES: Final = _SINGLE.size
+_NEIGHBOURS: Final = re.compile(rb"(.)\1*", re.DOTALL)
+"""Bytes that are alike."""
 _BATCH_BYTES_MIN: Final = 18
 _PARTITION_BYTES_MIN: Final = 6
 _TOPIC_BYTES_MIN: Final = 18
@@ -114,107 +116,110 @@ class SharePartitionResult(NamedTuple):
 def parse_share_fetch_request(body: Buffer, version: int) -> ShareFetchRequest:
     """The request in `body`; what follows it there is ignored, as Kafka does."""
     _check_version(version)
-    view = memoryview(body)
+    data = bytes(body)  # there are no records in it, and what is cut out of bytes is cheaper than views
     acquire_mode, is_renewing = 0, False
     try:
-        group_id, position = read_compact_nullable_string(view, 0)
-        member_id, position = read_compact_nullable_string(view, position)
-        limits = _LIMITS.unpack_from(view, position)
+        group_id, position = read_compact_nullable_string(data, 0)
+        member_id, position = read_compact_nullable_string(data, position)
+        limits = _LIMITS.unpack_from(data, position)
         position += _LIMITS.size
         if version >= _FIRST_WITH_MODES:
-            acquire_mode, is_renewing = _MODES.unpack_from(view, position)
+            acquire_mode, is_renewing = _MODES.unpack_from(data, position)
             position += _MODES.size
-        partitions, position, budget = _read_partitions(view, position)
-        forgotten, position = _read_forgotten(view, position, budget)
-        skip_tagged_fields(view, position)
+        partitions, position, budget = _read_partitions(data, position)
+        forgotten, position = _read_forgotten(data, position, budget)
+        skip_tagged_fields(data, position)
     except (error, IndexError):
-        underflow(len(view))
+        underflow(len(data))
     return ShareFetchRequest(group_id, member_id, *limits, acquire_mode, is_renewing, partitions, forgotten)
 
 
 def parse_share_acknowledge_request(body: Buffer, version: int) -> ShareAcknowledgeRequest:
     """The request in `body`; what follows it there is ignored, as Kafka does."""
     _check_version(version)
-    view = memoryview(body)
+    data = bytes(body)  # there are no records in it, and what is cut out of bytes is cheaper than views
     is_renewing = False
     try:
-        group_id, position = read_compact_nullable_string(view, 0)
-        member_id, position = read_compact_nullable_string(view, position)
-        (session_epoch,) = _INT32.unpack_from(view, position)
+        group_id, position = read_compact_nullable_string(data, 0)
+        member_id, position = read_compact_nullable_string(data, position)
+        (session_epoch,) = _INT32.unpack_from(data, position)
         position += _INT32.size
         if version >= _FIRST_WITH_MODES:
-            (is_renewing,) = _RENEWING.unpack_from(view, position)
+            (is_renewing,) = _RENEWING.unpack_from(data, position)
             position += _RENEWING.size
-        partitions, position, _ = _read_partitions(view, position)
-        skip_tagged_fields(view, position)
+        partitions, position, _ = _read_partitions(data, position)
+        skip_tagged_fields(data, position)
     except (error, IndexError):
-        underflow(len(view))
+        underflow(len(data))
     return ShareAcknowledgeRequest(group_id, member_id, session_epoch, is_renewing, partitions)
 
 
-def _read_partitions(view: memoryview, position: int) -> tuple[list[SharePartitionAsked], int, int]:
-    topic_count, position = read_compact_array_count(view, position, _TOPIC_BYTES_MIN)
+def _read_partitions(data: bytes, position: int) -> tuple[list[SharePartitionAsked], int, int]:
+    topic_count, position = read_compact_array_count(data, position, _TOPIC_BYTES_MIN)
     budget = spend(ELEMENTS_MAX, topic_count)
     partitions: list[SharePartitionAsked] = []
     for _ in range(topic_count):
-        topic_id, position = read_uuid(view, position)
-        count, position = read_compact_array_count(view, position, _PARTITION_BYTES_MIN)
+        topic_id, position = read_uuid(data, position)
+        count, position = read_compact_array_count(data, position, _PARTITION_BYTES_MIN)
         budget = spend(budget, count)
         for _ in range(count):
-            (index,) = _INT32.unpack_from(view, position)
-            batch_count, position = read_compact_array_count(view, position + _INT32.size, _BATCH_BYTES_MIN)
+            (index,) = _INT32.unpack_from(data, position)
+            batch_count, position = read_compact_array_count(data, position + _INT32.size, _BATCH_BYTES_MIN)
             budget = spend(budget, batch_count)
             runs: list[Run] = []
             if batch_count:
-                position = _read_runs(view, position, batch_count, runs)
-            position = skip_tagged_fields(view, position)
+                position = _read_runs(data, position, batch_count, runs)
+            position = skip_tagged_fields(data, position)
             partitions.append(SharePartitionAsked(topic_id, index, runs))
-        position = skip_tagged_fields(view, position)
+        position = skip_tagged_fields(data, position)
     return partitions, position, budget
 
 
-def _read_runs(view: memoryview, position: int, batch_count: int, runs: list[Run]) -> int:
+def _read_runs(data: bytes, position: int, batch_count: int, runs: list[Run]) -> int:
     """Append the runs of a partition's batches; the position after them."""
     while batch_count > 0:
-        singles = _count_of_singles(view, position, batch_count)
+        singles = _count_of_singles(data, position, batch_count)
         if singles:
             end = position + singles * _SINGLE_BYTES
-            _join_singles(view[position:end], runs)
+            _join_singles(data[position:end], runs)
             position, batch_count = end, batch_count - singles
             continue
-        first, last = _RANGE.unpack_from(view, position)
-        length, position = read_compact_array_count(view, position + _RANGE.size, 1)
+        first, last = _RANGE.unpack_from(data, position)
+        length, position = read_compact_array_count(data, position + _RANGE.size, 1)
         if length < 0:
             raise ProtocolViolation("null instead of the types of acknowledgements")
-        types = view[position : position + length].cast("b")
+        types = data[position : position + length]
         if length == 1:
-            _append(runs, first, last, types[0])
+            _append(runs, first, last, _signed(types[0]))
         elif length != last - first + 1:
             runs.append((first, last, MISCOUNTED))
         else:
-            for type_, neighbours in groupby(types):
-                next_first = first + len(list(neighbours))
-                _append(runs, first, next_first - 1, type_)
-                first = next_first
-        position = skip_tagged_fields(view, position + length)
+            for neighbours in _NEIGHBOURS.finditer(types):
+                begin, end = neighbours.span()
+                _append(runs, first + begin, first + end - 1, _signed(types[begin]))
+        position = skip_tagged_fields(data, position + length)
         batch_count -= 1
     return position
 
 
-def _count_of_singles(view: memoryview, position: int, batch_count: int) -> int:
+def _count_of_singles(data: bytes, position: int, batch_count: int) -> int:
     """How many of the next batches are of one type without tags: all, if the first looks so and all do; else 0 or 1."""
-    if len(view) < position + _SINGLE_BYTES or view[position + 16] != 2 or view[position + 18]:
+    if len(data) < position + _SINGLE_BYTES or data[position + 16] != 2 or data[position + 18]:
         return 0
     if batch_count == 1:
         return 1
-    piece = bytes(view[position : position + batch_count * _SINGLE_BYTES])
+    piece = data[position : position + batch_count * _SINGLE_BYTES]
     are_all = len(piece) == batch_count * _SINGLE_BYTES and (
         piece[16::_SINGLE_BYTES].count(2) == batch_count == piece[18::_SINGLE_BYTES].count(0)
     )
     return batch_count if are_all else 1
 
 
-def _join_singles(piece: memoryview, runs: list[Run]) -> None:
+def _signed(byte: int) -> int:
+    return byte - 256 if byte > 127 else byte
+
+
+def _join_singles(piece: bytes, runs: list[Run]) -> None:
     batches = _SINGLE.iter_unpack(piece)
     begin, end, type_ = next(batches)
     if runs:
@@ -232,7 +237,7 @@ def _join_singles(piece: memoryview, runs: list[Run]) -> None:
 
 
 def _append(runs: list[Run], first: int, last: int, type_: int) -> None:
-    """Add a run, or make the last one longer where they are neighbours of one type; what makes no sense stays as it is."""
+    """Add a run, or make the last one longer where they are neighbours of one type; nonsense stays as it is."""
     if runs and first <= last:
         begin, end, known = runs[-1]
         if end + 1 == first and known == type_ and begin <= end:
@@ -241,19 +246,19 @@ def _append(runs: list[Run], first: int, last: int, type_: int) -> None:
     runs.append((first, last, type_))
 
 
-def _read_forgotten(view: memoryview, position: int, budget: int) -> tuple[list[tuple[bytes, int]], int]:
-    topic_count, position = read_compact_array_count(view, position, _TOPIC_BYTES_MIN)
+def _read_forgotten(data: bytes, position: int, budget: int) -> tuple[list[tuple[bytes, int]], int]:
+    topic_count, position = read_compact_array_count(data, position, _TOPIC_BYTES_MIN)
     budget = spend(budget, topic_count)
     forgotten: list[tuple[bytes, int]] = []
     for _ in range(topic_count):
-        topic_id, position = read_uuid(view, position)
-        count, position = read_compact_array_count(view, position, _INT32.size)
+        topic_id, position = read_uuid(data, position)
+        count, position = read_compact_array_count(data, position, _INT32.size)
         budget = spend(budget, count)
         for _ in range(count):
-            (index,) = _INT32.unpack_from(view, position)
+            (index,) = _INT32.unpack_from(data, position)
             position += _INT32.size
             forgotten.append((topic_id, index))
-        position = skip_tagged_fields(view, position)
+        position = skip_tagged_fields(data, position)
     return forgotten, position
 
 
