@@ -189,7 +189,11 @@ def test_a_response_reads_as_it_was_written(
                 topic_id,
                 [
                     share_fetch.PartitionData(
-                        *one[:5],
+                        one.partition,
+                        one.error_code,
+                        one.error_message,
+                        one.acknowledge_error_code,
+                        one.acknowledge_error_message,
                         share_fetch.LeaderIdAndEpoch(*one.current_leader),
                         b"".join(one.records),
                         [share_fetch.AcquiredRecords(*run) for run in one.acquired],

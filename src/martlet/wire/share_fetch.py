@@ -131,7 +131,7 @@ def parse_share_fetch_request(body: Buffer, version: int) -> ShareFetchRequest:
         skip_tagged_fields(data, position)
     except (error, IndexError):
         underflow(len(data))
-    return ShareFetchRequest(group_id, member_id, *limits, acquire_mode, is_renewing, partitions, forgotten)
+    return ShareFetchRequest._make((group_id, member_id, *limits, acquire_mode, is_renewing, partitions, forgotten))
 
 
 def parse_share_acknowledge_request(body: Buffer, version: int) -> ShareAcknowledgeRequest:
