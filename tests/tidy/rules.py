@@ -17,6 +17,7 @@ CONSTRUCTOR_PARAMETERS_MAX = 7
 CLASS_METHODS_MAX = 30
 TEST_NAME_WORDS_MIN = 3
 HEAD_WORDS_MIN = 3
+HEAD_PROSE_LINES_MAX = 12
 
 PURE_PACKAGES = {
     "wire",
@@ -63,6 +64,8 @@ CALLED_ONLY_IN_PORTS = {
     "time.time": "time comes from base.clock",
     "time.time_ns": "time comes from base.clock",
 }
+_LIST_BEGINS = re.compile(r"\s|- |\d+\. |\(?[A-Z]{3,5}-\d|Versions? |Invariants?\b|Proved by\b")
+
 VAGUE_MODULES = {"common", "helper", "helpers", "manager", "misc", "util", "utils"}
 VAGUE_CLASSES = ("Helper", "Helpers", "Manager", "Util", "Utils")
 
@@ -144,6 +147,17 @@ def module_head(file: SourceFile) -> Iterator[Finding]:
         yield Finding(file.path, "the first paragraph of its head is not a sentence")
     if re.search(r"copyright|licensed under", head, re.IGNORECASE):
         yield Finding(file.path, "licence text belongs in LICENSE")
+
+
+def head_size(file: SourceFile) -> Iterator[Finding]:
+    """Lists and tables count for nothing: versions, invariants, layouts, what proves them."""
+    prose = 0
+    in_list = False
+    for line in (ast.get_docstring(file.tree) or "").splitlines():
+        in_list = bool(line) and (in_list or bool(_LIST_BEGINS.match(line)))
+        prose += bool(line) and not in_list
+    if prose > HEAD_PROSE_LINES_MAX:
+        yield Finding(file.path, f"{prose} lines of prose in its head; at most {HEAD_PROSE_LINES_MAX}")
 
 
 def vague_name(file: SourceFile) -> Iterator[Finding]:
@@ -242,6 +256,7 @@ PYTHON_RULES: dict[str, Rule] = {
     "constructor-parameters": constructor_parameters,
     "class-methods": class_methods,
     "module-head": module_head,
+    "head-size": head_size,
     "vague-name": vague_name,
     "impure": impure,
     "banned-in-package": banned_in_package,

@@ -22,6 +22,10 @@ def constructor_of(parameters: int) -> str:
     return f"class A:\n  def __init__(self, {names}, *, last): ...\n"
 
 
+def head_of(lines: int, lists: str = "") -> str:
+    return '"""A head of prose.\n\n' + "More of it.\n" * (lines - 1) + lists + '"""\n'
+
+
 def class_of(methods: int) -> str:
     return "class A:\n" + "".join(f"  def f{number}(self): ...\n" for number in range(methods))
 
@@ -38,6 +42,9 @@ def class_of(methods: int) -> str:
         ("module-head", HEAD, '"""Words without an end of sentence"""\n'),
         ("module-head", HEAD, ""),
         ("module-head", HEAD, '"""Copyright by a person of old."""\n'),
+        ("head-size", head_of(12), head_of(13)),
+        ("head-size", head_of(12, "\nVersions 0-3. v1 adds:\n- one\n- two\n\n    a  b\n"), head_of(12, "\nRules: one.\n")),
+        ("head-size", head_of(12, "\nABC-1 one;\nand that.\n\nProved by: x\n"), head_of(12, "\nABC by one.\n")),
         ("vague-name", "class OffsetTable: ...", "class OffsetManager: ..."),
         ("banned-in-package", "invariant(1, 'one')", "assert 1"),
         ("banned-in-package", "click.echo('x')", "print('x')"),

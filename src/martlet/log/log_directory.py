@@ -6,14 +6,11 @@ as they are: nothing is ever deleted because something about it cannot be read.
 
 How it works: four checkpoint files hold one offset per partition each, in Kafka's text format: up to where the log was
 flushed (recovery starts there), where it starts, up to where it was compacted, and its high watermark. They are written
-together now and then, in three steps like a flush (`begin_checkpoint`, `write` in a thread, `complete_checkpoint`). A
-marker file tells the next start that the last stop was clean; it goes before the first append. Whether everything that
-the checkpoints name was found is in `started_whole`; a log that was deleted or set aside after they were written is not
-missed, so they also note which directories stand aside already. Opening a damaged log mends it, and with that the
-damage can no longer be seen; so another marker keeps it in mind, from before the mending until the owner says that
-everybody concerned knows. A log that the device did not let us open is neither damaged nor lost (`started_unread`). A
-log whose directory is gone, though the checkpoints say that it held something, is a failure like a damaged one: offsets
-that were handed out must not be handed out again.
+together, in three steps like a flush (`begin_checkpoint`, `write` in a thread, `complete_checkpoint`). A marker file
+tells the next start that the last stop was clean; it goes before the first append. Opening a damaged log mends it, and
+with that the damage can no longer be seen; so another marker keeps it in mind until the owner says that all concerned
+know. A log whose directory is gone, though a checkpoint says that it held something, is a failure like a damaged one:
+offsets that were handed out must not be handed out again.
 
 Invariants: LDIR-1 a recovery point on disk is never above what was flushed; LDIR-2 a start offset on disk is never
 above the recovery point on disk; LDIR-3 the marker exists only while all logs are closed and durable.
@@ -114,7 +111,8 @@ class LogDirectory:
         self.failures: dict[TopicPartition, StorageFailure] = {}
         self.started_clean = False
         self.started_whole = False
-        """Whether every log that the checkpoints name was there, undamaged, and holds all that was flushed."""
+        """Whether every log that the checkpoints name was there, undamaged, and holds all that was flushed. A log that
+        was deleted or set aside after they were written is not missed: they note what stands aside already."""
         self.started_kept = False
         """Whether nothing that was flushed or known to be committed is missing; a power loss may have taken more."""
         self.started_empty = False
