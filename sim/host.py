@@ -67,7 +67,7 @@ class SimHost:
         self.dies_by_power = True
         """What `disk.stop_after` does to the machine: power loss, or only the process' end."""
         self.on_crashed: Callable[[bool], None] = lambda power_loss: None
-        """Told after a crash has done to the disk what it does, and whether it was a power loss; for judges."""
+        """Called after a crash has done to the disk what it does, and whether it was a power loss; for judges."""
         self._world = world
         self._has_power = False
         self._loops: list[SimLoop] = []

@@ -80,7 +80,7 @@ class Tally:
     def __init__(self, count: int, *, single: bool) -> None:
         self._count = count
         self._single = " --single" if single else ""
-        self._began = self._told = time.monotonic()
+        self._began = self._reported_at = time.monotonic()
         self.failed = self.done = 0
         self._acknowledged = self._faults = self._starts = self._checks = self._virtual_ms = 0
 
@@ -96,8 +96,8 @@ class Tally:
             reason = result.reasons[0].strip().replace("\n", " ")[:_REASON_CHARACTERS_MAX]
             again = f"./dev sim --first {result.seed} --seeds 1 --verbose{self._single}"
             print(f"seed {result.seed} failed: {reason}; again: {again}", flush=True)
-        if time.monotonic() - self._told >= _PROGRESS_SECONDS:
-            self._told = time.monotonic()
+        if time.monotonic() - self._reported_at >= _PROGRESS_SECONDS:
+            self._reported_at = time.monotonic()
             print(f"{self.done} of {self._count} seeds, {self.failed} failed", file=sys.stderr, flush=True)
 
     def summary(self) -> str:

@@ -20,7 +20,7 @@ Report = Callable[[str, str], None]
 
 
 class StoreWitness:
-    """Told of every revision in the moment it is made."""
+    """Notified of every revision in the moment it is made."""
 
     def __init__(self, state: SimStoreState, report: Report) -> None:
         self.revision = 0

@@ -1,4 +1,4 @@
-"""Brokers that reach each other through a listener that authenticates: they are let in, and nobody in their name."""
+"""Brokers that reach each other through a listener that authenticates: they are let in, and no client in their name."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_brokers_may_differ_in_the_listener_that_is_for_them(tmp_path: Path) -> 
         assert errors == [None, None]
 
 
-def test_nobody_comes_in_the_name_of_the_brokers(pair: tuple[RunningBroker, RunningBroker]) -> None:
+def test_no_client_comes_in_the_name_of_the_brokers(pair: tuple[RunningBroker, RunningBroker]) -> None:
     async def secret() -> str:
         services = pair[0].app.services
         assert services is not None

@@ -79,7 +79,7 @@ def test_rules_allow_deny_explain_and_go(guarded: RunningBroker, tmp_path: Path)
         (("acl", "allow", "alice", "levitate", "topic:a"), "'levitate' is none of all, read, write"),
         (("acl", "allow", "alice", "write", "group:a"), "WRITE means nothing for a GROUP"),
         (("acl", "test", "alice", "read", "topic:a*"), "one resource, by its whole name"),
-        (("user", "add", "alice"), "nobody to ask for a password"),
+        (("user", "add", "alice"), "no password can be asked for"),
         (("user", "add", "alice", "--password-file", "-"), "the password is empty"),
     ],
 )

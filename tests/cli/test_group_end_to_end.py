@@ -153,7 +153,7 @@ def test_lag_follows_a_consumer_and_does_not_count_deleted_messages(broker: Runn
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_reset_waits_until_nobody_is_connected_and_decides_where_reading_goes_on(
+def test_a_reset_waits_until_no_member_is_connected_and_decides_where_reading_goes_on(
     broker: RunningBroker, martlet: Martlet, protocol: str
 ) -> None:
     topic, group = f"again-{protocol}", f"reads-again-{protocol}"
@@ -174,7 +174,7 @@ def test_a_reset_waits_until_nobody_is_connected_and_decides_where_reading_goes_
         assert take(consumer, 3) == [b"7", b"8", b"9"]
 
 
-def test_a_group_is_deleted_when_nobody_is_connected(broker: RunningBroker, martlet: Martlet) -> None:
+def test_a_group_is_deleted_when_no_member_is_connected(broker: RunningBroker, martlet: Martlet) -> None:
     topic, group = "forgotten", "forgets"
     assert martlet("topic", "create", topic).exit_code == 0
     publish(broker, topic, [(0, 1_000)])

@@ -51,7 +51,7 @@ def test_nothing_is_found_in_what_a_broker_left(data: Path) -> None:
     assert martlet("log", "check", str(data), "--json") == (0, "[]\n", "")
 
 
-def test_a_fault_is_told_with_its_place_and_its_price(data: Path) -> None:
+def test_a_fault_is_reported_with_its_place_and_its_price(data: Path) -> None:
     position = _damage(data, _BAD)
     before = {file: file.read_bytes() for file in data.rglob("*") if file.is_file()}
     ran = martlet("log", "check", str(data))

@@ -51,7 +51,7 @@ def test_creating_twice_is_a_conflict_and_can_be_allowed(martlet: Martlet) -> No
         (["topic", "create", "t9", "--set", "retention.ms=soon"], "retention.ms"),
     ],
 )
-def test_what_the_broker_refuses_is_told_in_its_words(martlet: Martlet, arguments: list[str], sentence: str) -> None:
+def test_what_the_broker_refuses_is_shown_in_its_words(martlet: Martlet, arguments: list[str], sentence: str) -> None:
     ran = martlet(*arguments)
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert ran.stderr.startswith("error: ")

@@ -112,7 +112,7 @@ def test_several_brokers_serve_one_cluster_and_a_crashed_one_comes_back_where_it
         assert not any(map(is_alive, many.process_ids.values()))
     with running(tmp_path, clean_environment, "--brokers", "2") as again:
         assert martlet(again.addresses[1], "consume", "t").stdout == "hello\n"
-        # A broker that somebody stops stays down; the last one takes the supervisor with it.
+        # A broker that is stopped by hand stays down; the last one takes the supervisor with it.
         os.kill(again.process_ids[1], signal.SIGTERM)
         again.wait_for(lambda: "broker 1 | stopped; it is not started again" in again.words, "its end")
         os.kill(again.process_ids[2], signal.SIGTERM)

@@ -194,7 +194,7 @@ class GroupBehaviour:
             doomed.communicate()
         group.ledger.check()
 
-    def test_a_static_member_that_restarts_disturbs_nobody(self, group: Group) -> None:
+    def test_a_static_member_that_restarts_disturbs_no_member(self, group: Group) -> None:
         group.start("a", instance_id="first")
         group.start("b", instance_id="second")
         group.settle("a", "b")

@@ -1,7 +1,7 @@
 """Keeps the books of a group under test: who owns which partition, and what was received by whom, in which order.
 
 Members report from their own threads. Broken rules are noted where they happen and looked at in the end: a partition
-with two owners, a message that came to somebody who does not own its partition, a message left out or out of order.
+with two owners, a message that came to a member that does not own its partition, a message left out or out of order.
 """
 
 import threading
@@ -42,7 +42,7 @@ class Ledger:
         """Messages received, repeated ones too."""
         self._owners: dict[int, str] = {}
         self._done = [0] * partitions
-        """Per partition: everything before this offset was received by somebody."""
+        """Per partition: everything before this offset was received by a member."""
         self._following: dict[int, int] = {}
         """Per partition: what its owner must receive next; not set before its first message."""
         self._changed = threading.Condition(threading.RLock())

@@ -70,7 +70,7 @@ class Member(ABC):
     def _run(self) -> None:
         try:
             self._consume()
-        except BaseException as error:  # noqa: BLE001  # a thread has nobody else to tell
+        except BaseException as error:  # noqa: BLE001  # a thread has no one else to report to
             self._reports.failed(self.name, repr(error))
 
     @abstractmethod
@@ -312,7 +312,7 @@ class PrintedReports:
 
 
 def run_forever(kind: str, servers: str, group: str, topic: str, name: str) -> None:
-    """The life of a member that somebody else will end."""
+    """The life of a member that another process will end."""
     KINDS[kind](servers, group, topic, PrintedReports(), name)
     while True:
         time.sleep(1)

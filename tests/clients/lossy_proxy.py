@@ -1,4 +1,4 @@
-"""A relay between clients and a broker that can lose the answer to a publish: the broker did the work, nobody knows.
+"""A relay between clients and a broker that can lose the answer to a publish: the broker did the work.
 
 It reads frames, so that it loses answers to Produce requests only, and then closes the connection as a failing
 network would.

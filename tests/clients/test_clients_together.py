@@ -1,4 +1,4 @@
-"""What one client wrote, every other reads; the same key goes to the same partition whoever publishes."""
+"""What one client wrote, every other reads; the same key goes to the same partition with every publisher."""
 
 import json
 from functools import cache
@@ -69,7 +69,7 @@ def test_every_client_reads_what_kcat_wrote(servers: str, compression: str, read
     assert {message.headers for message in read.values()} == {(("by", b"kcat"),)}
 
 
-def test_the_same_key_goes_to_the_same_partition_whoever_publishes(servers: str) -> None:
+def test_the_same_key_goes_to_the_same_partition_with_every_publisher(servers: str) -> None:
     topic = unique_topic("together-keys")
     ADAPTERS["confluent"].create_topic(servers, topic, 8)
     messages = make_messages(500, keyed=True)

@@ -28,7 +28,7 @@ def test_two_owners_are_noticed(ledger: Ledger) -> None:
     assert len(ledger.violations) == 1
 
 
-def test_a_message_for_somebody_else_is_noticed(ledger: Ledger) -> None:
+def test_a_message_for_another_member_is_noticed(ledger: Ledger) -> None:
     ledger.received("b", 0, 1)
     assert len(ledger.violations) == 1
 

@@ -163,7 +163,7 @@ class TestPositions:
 
 
 def read(consumer: Consumer, count: int) -> list[int]:
-    """The offsets of so many messages."""
+    """The offsets of this many messages."""
     offsets: list[int] = []
     while len(offsets) < count:
         message = consumer.poll(TIMEOUT_SECONDS)

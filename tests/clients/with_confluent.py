@@ -98,7 +98,7 @@ def consume(consumer: Consumer, starts: dict[int, int], ends: dict[int, int]) ->
     read: dict[Place, Message] = {}
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while any(positions[partition] < ends[partition] for partition in positions):
-        # It waits until it has so many or the time is over, so the time is short.
+        # It waits until it has that many or the time is over, so the time is short.
         batch = consumer.consume(1000, 0.05)
         assert time.monotonic() < deadline, f"at {positions} of {ends}"
         for received in batch:

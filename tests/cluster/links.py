@@ -3,7 +3,7 @@
 How it works: each broker advertises the port of a relay that stands before its own port. Who connects is found out by
 the process that owns the socket (`socket_owner`), so every pair (source, target) is a link with rules of its own, and
 links of one target are independent. What is not one of the brokers is `CLIENTS`. The way to the metadata store is a
-relay per broker, since each broker can be told an address of its own. No rights are needed for any of this.
+relay per broker, since each broker can be given an address of its own. No rights are needed for any of this.
 
 What a link can do to the bytes of a connection, each direction for itself: let them pass, let them pass late, or hold
 them. Held bytes, and the news that a connection was closed, arrive when the link is healed: that is what TCP makes of
@@ -45,7 +45,7 @@ class Cut(Enum):
     CLOSED = "closed"
     """Connections are reset and new ones refused."""
     SILENT = "silent"
-    """Nothing passes either way, and nobody is told."""
+    """Nothing passes either way, and neither side notices."""
     REQUESTS = "requests lost"
     """Nothing passes from source to target; answers to earlier requests still come."""
     ANSWERS = "answers lost"
@@ -250,7 +250,7 @@ class Links:
             writers.discard(writer)
 
     def _close_after_sending(self, writer: asyncio.StreamWriter) -> None:
-        """Its end follows what it still has to send; if nobody takes that, it is cut off when all is over."""
+        """Its end follows what it still has to send; without a taker it is cut off when all is over."""
         writer.close()
 
         async def wait() -> None:

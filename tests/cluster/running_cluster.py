@@ -172,7 +172,7 @@ class RunningCluster:
         self.brokers[number].wipe()
 
     def forget(self, number: int) -> None:
-        """It has left the cluster for good: whoever waits for all brokers no longer waits for it."""
+        """It has left the cluster for good: what waits for all brokers no longer waits for it."""
         assert not self.brokers[number].is_running
         del self.brokers[number], self._ports[number]
 

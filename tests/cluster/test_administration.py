@@ -74,7 +74,7 @@ def wait_even(cluster: RunningCluster, martlet: Martlet, topic: str, leaders: li
     cluster.wait_until(so, f"the leaders of {topic} to be {leaders}")
 
 
-# --- what clients are told
+# --- what clients hear
 
 
 def test_every_broker_tells_of_all_brokers_with_their_addresses_and_racks(
@@ -82,8 +82,8 @@ def test_every_broker_tells_of_all_brokers_with_their_addresses_and_racks(
 ) -> None:
     admin = cluster.admin()  # it must outlive its answers
     described = admin.describe_cluster().result(10)
-    told = {(node.id, f"{node.host}:{node.port}", node.rack) for node in described.nodes}
-    assert told == {(number, cluster.servers_of(number), f"rack-{number}") for number in (1, 2, 3)}
+    listed = {(node.id, f"{node.host}:{node.port}", node.rack) for node in described.nodes}
+    assert listed == {(number, cluster.servers_of(number), f"rack-{number}") for number in (1, 2, 3)}
     assert described.controller.id in (1, 2, 3)
     also = other_admin.describe_cluster()
     assert {node["broker_id"] for node in also["brokers"]} == {1, 2, 3}
@@ -141,7 +141,7 @@ def strayed(cluster: RunningCluster, martlet: Martlet, topic: str) -> None:
     done(martlet("partition", "move", topic, "--replicas", "2"))
     done(martlet("partition", "move", topic, "--replicas", "2,1"))
     admin = KafkaAdminClient(bootstrap_servers=cluster.servers_of(3))
-    # Only the order changes, which elects nobody.
+    # Only the order changes, which elects no leader.
     assert admin.alter_partition_reassignments({OtherPlace(topic, 0): [1, 2]}) == {OtherPlace(topic, 0): None}
     admin.close()
     (row,) = partitions_of(martlet, topic)

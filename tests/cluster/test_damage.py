@@ -2,7 +2,7 @@
 
 Damage of one who was down: all brokers are killed at once, so that the damaged one is still in the in-sync set when it
 comes back alone. With rare checkpoints nothing of what is damaged was flushed; with frequent ones everything was. And
-damage of one who runs: it is found when somebody reads, or in the background.
+damage of one who runs: it is found when a client reads, or in the background.
 """
 
 import contextlib
@@ -73,7 +73,7 @@ def messages(cluster: RunningCluster) -> list[bytes]:
 
 
 def wait_until_alike(cluster: RunningCluster) -> None:
-    """The damage is found by whoever reads it first, or in the background."""
+    """The damage is found by the first reader, or in the background."""
 
     def are_alike() -> bool:
         return cluster.is_in_sync(_TOPIC) and difference_now(cluster) is None
@@ -193,5 +193,5 @@ def test_a_follower_finds_its_damage_in_the_background_and_goes_on() -> None:
         before = processes(cluster)
         wait_until_copied_again(cluster, number)
         assert processes(cluster) == before
-        assert cluster.leader_of(_TOPIC) == leader, "nobody else had to lead"
+        assert cluster.leader_of(_TOPIC) == leader, "no other broker had to lead"
         assert messages(cluster) == [f"message {n}".encode() for n in range(_COUNT)]

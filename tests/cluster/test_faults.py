@@ -66,12 +66,12 @@ def new_leader(cluster: RunningCluster, topic: str, old: int) -> int:
     found: set[int] = set()
 
     def agree() -> bool:
-        told = [cluster.metadata(topic, from_broker=number).topics[topic].partitions[0] for number in others]
+        answers = [cluster.metadata(topic, from_broker=number).topics[topic].partitions[0] for number in others]
         found.clear()
-        found.update(int(one.leader) for one in told)
+        found.update(int(one.leader) for one in answers)
         return len(found) == 1 and not found & {old, -1}
 
-    # What was told then counts: a client may ask whichever broker it has heard of, and one that is cut off knows less.
+    # What was answered then counts: a client may ask any broker, and one that is cut off knows less.
     cluster.wait_until(agree, f"another leader than {old}")
     return found.pop()
 
@@ -111,7 +111,7 @@ def test_a_clean_stop_of_a_leader_is_no_error_and_no_long_pause_for_a_producer(
         cluster.stop(cluster.leader_of(topic))
         publisher.wait_for_news(time.perf_counter())
         assert publisher.errors == []
-        # Less than a lease: nobody had to wait until one ran out. The exact figure is the benchmark's.
+        # Less than a lease: no client had to wait until one ran out. The exact figure is the benchmark's.
         assert longest_pause(publisher.times_after(begun_at)) < cluster.lease_seconds
 
 
@@ -178,7 +178,7 @@ def test_a_broker_with_an_empty_disk_gets_everything_back(cluster: RunningCluste
 
 
 @pytest.mark.timeout(240)
-def test_the_last_copy_in_sync_does_not_lead_with_an_empty_disk_and_costs_nobody_what_they_hold(
+def test_the_last_copy_in_sync_does_not_lead_with_an_empty_disk_and_costs_no_other_what_it_holds(
     cluster: RunningCluster,
 ) -> None:
     topic = "last-copy"
@@ -287,7 +287,7 @@ def test_a_consumer_of_a_followers_rack_reads_from_that_follower(cluster: Runnin
         consumer.assign([TopicPartition(topic, 0, 0)])
         assert len(consumer.consume(100, 20)) == 100
         publish(cluster, topic, 100)
-        # Nobody but a follower can give it the rest.
+        # Only a follower can give it the rest.
         cluster.links.cut(CLIENTS, leader, Cut.SILENT)
         assert len(consumer.consume(100, 20)) == 100
     finally:
@@ -295,7 +295,9 @@ def test_a_consumer_of_a_followers_rack_reads_from_that_follower(cluster: Runnin
         consumer.close()
 
 
-def test_without_the_store_nobody_acknowledges_for_longer_than_the_lease(cluster: RunningCluster, topic: str) -> None:
+def test_without_the_store_publishes_are_acknowledged_no_longer_than_the_lease(
+    cluster: RunningCluster, topic: str
+) -> None:
     publish(cluster, topic, 10)
     leader = cluster.leader_of(topic)
     with wire_client(cluster, leader) as client:
@@ -356,8 +358,8 @@ def test_a_producer_with_requests_held_back_while_leaders_change_sends_nothing_t
         producer.poll(0)
 
     def leader_and_in_sync() -> tuple[int, list[int]]:
-        told = cluster.metadata(topic, from_broker=other).topics[topic].partitions[0]
-        return told.leader, told.isrs
+        answer = cluster.metadata(topic, from_broker=other).topics[topic].partitions[0]
+        return answer.leader, answer.isrs
 
     send()
     producer.flush(30)
@@ -387,7 +389,7 @@ def test_a_producer_with_requests_held_back_while_leaders_change_sends_nothing_t
 
 def test_a_compacted_store_history_is_caught_up_with(cluster: RunningCluster, topic: str) -> None:
     publish(cluster, topic, 1)
-    # Whoever creates the topic must reach the store.
+    # The broker that creates the topic must reach the store.
     controller = cluster.metadata().controller_id
     cluster.links.cut(next(number for number in cluster.brokers if number != controller), STORE, Cut.CLOSED)
     cluster.ask_for_topic(f"{topic}-later")

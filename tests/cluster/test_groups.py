@@ -49,7 +49,7 @@ def coordinator(cluster: RunningCluster, group: str) -> int:
 
 
 def read_and_commit(consumer: Consumer, count: int) -> list[int]:
-    """Read so many messages, committing after each; the values."""
+    """Read this many messages, committing after each; the values."""
     values: list[int] = []
     deadline = time.monotonic() + SECONDS_MAX
     while len(values) < count:

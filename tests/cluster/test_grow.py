@@ -64,7 +64,7 @@ def test_a_cluster_grows_and_lets_its_first_broker_go_under_load() -> None:
         cluster.add_broker()
         cluster.add_broker()
         cluster.wait_until_all_serve()
-        target.servers = cluster.bootstrap_servers  # clients that begin anew later must not know the first alone
+        target.servers = cluster.bootstrap_servers  # clients that begin again later must not know the first alone
         martlet(cluster, "partition", "move", "--all-topics", "--replication", "3")
         assert holders(cluster, _TOPIC) == [{1, 2, 3}] * _PARTITIONS
         assert all(found == {1, 2, 3} for found in holders(cluster, "__consumer_offsets"))

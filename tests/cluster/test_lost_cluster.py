@@ -1,4 +1,4 @@
-"""A broker that has lost its cluster, and that clients can reach as before: nobody stays with it.
+"""A broker that has lost its cluster, and that clients can reach as before: no client stays with it.
 
 Each library is tried once; `./dev bench lost` does it twenty times on a loaded machine, and says how long it takes.
 """

@@ -103,11 +103,11 @@ def test_brokers_serve_on_when_etcd_is_away_until_their_leases_end_and_come_back
     cluster.wait_until(lambda: all(readiness(cluster, number)[0] == 200 for number in cluster.brokers), "their return")
     publish(cluster, "t", range(10, 20))
     assert read_all(cluster, "t", 20) == list(range(20))
-    assert {number: incarnation(cluster, number) for number in cluster.brokers} == before, "nobody was started anew"
+    assert {number: incarnation(cluster, number) for number in cluster.brokers} == before, "no broker was restarted"
 
 
 @pytest.mark.timeout(240)
-def test_brokers_end_when_their_etcd_was_made_anew_and_keep_their_data(cluster: RunningCluster) -> None:
+def test_brokers_end_when_their_etcd_was_recreated_and_keep_their_data(cluster: RunningCluster) -> None:
     cluster.create_topic("t", partitions=1, replication=3)
     publish(cluster, "t", range(10))
     cluster.etcd.kill()
@@ -125,9 +125,7 @@ def test_brokers_end_when_their_etcd_was_made_anew_and_keep_their_data(cluster: 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("keys", ["everything", "one after the other"])
-def test_brokers_end_when_somebody_deletes_their_metadata_and_keep_their_data(
-    cluster: RunningCluster, keys: str
-) -> None:
+def test_brokers_end_when_their_metadata_is_deleted_and_keep_their_data(cluster: RunningCluster, keys: str) -> None:
     cluster.create_topic("t", partitions=1, replication=3)
     publish(cluster, "t", range(10))
     if keys == "everything":
@@ -160,15 +158,15 @@ def test_an_etcd_that_does_not_know_the_user_is_refused_at_once(tmp_path: Path) 
         etcd.call("/v3/auth/enable", {})
         (tmp_path / "password").write_text("pass-of-etcd-77\n")
         metadata = f"etcd://127.0.0.1:{etcd.port}"
-        nobody = run_broker(tmp_path / "one", metadata=metadata)
-        somebody = run_broker(
+        nameless = run_broker(tmp_path / "one", metadata=metadata)
+        refused = run_broker(
             tmp_path / "two", metadata=metadata, metadata_user="root", metadata_password_file=tmp_path / "password"
         )
-    assert nobody.returncode == somebody.returncode == ExitCode.FAILURE
-    assert "it asks for user and password" in nobody.stderr
-    assert "check the user and the password" in somebody.stderr
-    assert "Traceback" not in nobody.stderr + somebody.stderr
-    assert "pass-of-etcd-77" not in somebody.stdout + somebody.stderr
+    assert nameless.returncode == refused.returncode == ExitCode.FAILURE
+    assert "it asks for user and password" in nameless.stderr
+    assert "check the user and the password" in refused.stderr
+    assert "Traceback" not in nameless.stderr + refused.stderr
+    assert "pass-of-etcd-77" not in refused.stdout + refused.stderr
 
 
 def test_a_start_that_waits_for_etcd_ends_when_it_is_asked_to(tmp_path: Path) -> None:

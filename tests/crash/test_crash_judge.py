@@ -50,7 +50,7 @@ def test_messages_of_one_sender_that_changed_places_are_out_of_order() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"i-0-0:other content", b"\x00\x01", b"", value_of(FIRST)[:-1]])
-def test_content_nobody_sent_has_changed(damage: bytes) -> None:
+def test_content_that_was_never_sent_has_changed(damage: bytes) -> None:
     history, _ = history_of(FIRST)
     found = violations(history, {0: [ReadMessage(0, damage)]})
     assert found[0].startswith("changed")

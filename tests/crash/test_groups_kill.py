@@ -201,7 +201,7 @@ def stored_records(address: str, group: str) -> list[DurableRecord]:
     return found
 
 
-def told(records: list[DurableRecord]) -> str:
+def as_text(records: list[DurableRecord]) -> str:
     """The group's history in a line for each record: who went back, and in whose time, is to be seen in a failure."""
     lines = []
     for record in records:
@@ -255,8 +255,8 @@ def test_a_group_survives_a_kill_in_the_middle_of_a_rebalance(
     assert acknowledged
     history = stored_records(broker.address, group)
     commits = [(one.partition, one.offset) for one in history if isinstance(one, OffsetCommitted)]
-    assert acknowledged - set(commits) == set(), f"an acknowledged commit is lost:\n{told(history)}"
+    assert acknowledged - set(commits) == set(), f"an acknowledged commit is lost:\n{as_text(history)}"
     with RawClient(broker.address) as client:
         _, answers = fetch_offsets(client, group, topic, *range(PARTITIONS))
     found = {index: answer.committed_offset for index, answer in answers.items() if answer.committed_offset >= 0}
-    assert found == dict(commits), f"what is answered is not the last that was stored:\n{told(history)}"
+    assert found == dict(commits), f"what is answered is not the last that was stored:\n{as_text(history)}"

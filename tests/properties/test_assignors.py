@@ -61,7 +61,7 @@ def after(members: Members, outcome: Outcome) -> Members:
 
 
 def moves(before: Members, outcome: Outcome) -> int:
-    """Partitions that somebody held and somebody else holds now."""
+    """Partitions that one member held and another holds now."""
     holder = {partition: id_ for id_, one in before.items() for partition in one.partitions}
     return sum(holder.get(partition, id_) != id_ for id_, partitions in outcome.items() for partition in partitions)
 

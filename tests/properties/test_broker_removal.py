@@ -34,7 +34,7 @@ _STEPS = st.lists(st.tuples(st.sampled_from(_KINDS), st.sampled_from(_BROKERS), 
 
 
 class _Run:
-    """A cluster, the images that somebody still decides from, and one step after the other."""
+    """A cluster, the images that some broker still decides from, and one step after the other."""
 
     def __init__(self) -> None:
         self.cluster = ControlledCluster(dict.fromkeys(_BROKERS))

@@ -1,9 +1,9 @@
 """A classic group among honest clients, hostile requests, silence and restarts keeps its promises.
 
 Honest clients do what client libraries do: join, sync, heartbeat, obey the answers. Hostile requests use any member id,
-generation and metadata they like. At every step: handlers change nothing, the group's counts add up, whoever waits is
-known to the group and timers see to it, the generation does not go back, and a member gets exactly what the leader of
-its generation assigned. In the end, left alone, the honest clients are in one Stable generation, and nobody waits.
+generation and metadata they like. At every step: handlers change nothing, the group's counts add up, the group knows
+every member that waits and timers see to it, the generation does not go back, and a member gets exactly what the leader
+of its generation assigned. In the end, left alone, the honest clients are in one Stable generation, and none waits.
 """
 
 from collections.abc import Callable
@@ -269,7 +269,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
         assert (group.leader in members) if members else (group.leader is None)
 
     @invariant()
-    def whoever_waits_will_be_answered(self) -> None:
+    def every_waiting_member_will_be_answered(self) -> None:
         group = self._group()
         if group is None:
             assert not self.context.waiting
@@ -323,7 +323,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
                 self._step(client)
             self._guarded(lambda: self.context.advance(1_000))
             self.counts_add_up()
-            self.whoever_waits_will_be_answered()
+            self.every_waiting_member_will_be_answered()
             self.generations_never_go_back()
         assert self._is_settled(), (self.clients, self._group())
         assert not self.context.waiting

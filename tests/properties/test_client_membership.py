@@ -167,7 +167,7 @@ class Members(RuleBasedStateMachine):
         return name in subscription.topics or (subscription.pattern == "t.*" and name == "two")
 
     @invariant()
-    def nobody_reads_what_another_member_was_given(self) -> None:
+    def no_member_reads_what_another_member_was_given(self) -> None:
         if "g" not in self.bench.context.machine.groups:
             return
         members = self.bench.group.members

@@ -175,7 +175,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     # What must hold
 
     @invariant()
-    def nobody_owns_what_another_one_owns(self) -> None:
+    def no_member_owns_what_another_one_owns(self) -> None:
         group = self.context.machine.groups.get("g")
         if group is None:
             return
@@ -229,7 +229,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         for _ in range(16):
             for member in self.members:
                 member.beat(self.send)
-                self.nobody_owns_what_another_one_owns()
+                self.no_member_owns_what_another_one_owns()
             self.context.advance(5_000)
         group = self.context.machine.groups.get("g")
         if group is None or not self.members:

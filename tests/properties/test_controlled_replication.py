@@ -81,7 +81,7 @@ class ControlledPartition(ReplicatedPartition):
     def _carry_out(self, decision: Decision) -> None:
         check_change(decision.before, decision.after)
         if decision.is_unclean:
-            raise Violation(f"an unclean election that nobody allowed: {decision}")
+            raise Violation(f"an unclean election that was not allowed: {decision}")
         self.moves_ended += is_moving(decision.before) and not is_moving(decision.after)
         self._note(f"controller: {decision.after}")
         self._store(decision.after)

@@ -105,16 +105,16 @@ class Controllers(RuleBasedStateMachine):
         if not decision.is_election or after.leader is None:
             return
         alive = self.cluster.states.alive
-        assert after.leader in alive, f"somebody not alive was elected: {decision}"
+        assert after.leader in alive, f"a replica that is not alive was elected: {decision}"
         complete = {live_member(entry, alive) for entry in (*decision.before.isr, *decision.before.elr)}
         leader = next(member for member in after.isr if member.broker == after.leader)
-        assert decision.is_unclean or leader in complete, f"somebody incomplete was elected: {decision}"
+        assert decision.is_unclean or leader in complete, f"an incomplete replica was elected: {decision}"
         topic = self.cluster.image.topic(decision.topic)
         assert topic is not None
         if decision.is_unclean:
             is_allowed = topic.configs["unclean.leader.election.enable"] == "true"
             assert is_allowed or self._is_last_holder(decision), f"the topic does not allow it: {decision}"
-            assert complete == {None}, f"somebody complete was passed over: {decision}"
+            assert complete == {None}, f"a complete replica was passed over: {decision}"
 
     def _is_last_holder(self, decision: Decision) -> bool:
         before, leader = decision.before, decision.after.leader
@@ -128,7 +128,7 @@ class Controllers(RuleBasedStateMachine):
         self.old_image = self.cluster.snapshot()
 
     @rule(data=st.data(), use_old=st.booleans())
-    def somebody_wants_a_move(self, data: st.DataObject, use_old: bool) -> None:
+    def an_operator_wants_a_move(self, data: st.DataObject, use_old: bool) -> None:
         image = self.old_image if use_old else self.cluster.image
         topic = data.draw(st.sampled_from(image.topics()))
         index = data.draw(st.integers(0, topic.partition_count - 1))
@@ -145,7 +145,7 @@ class Controllers(RuleBasedStateMachine):
             self.cluster.offer(plan.commit)
 
     @rule(number=st.integers(0, 5))
-    def somebody_wants_a_drain(self, number: int) -> None:
+    def an_operator_wants_a_drain(self, number: int) -> None:
         try:
             plan = plan_drain(BrokerId(self._pick(number)), self.cluster.image, self.cluster.states, now_ms=0)
         except ApiError:
@@ -155,7 +155,7 @@ class Controllers(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.cluster.racks) > 2)
     @rule(number=st.integers(0, 5))
-    def somebody_removes_a_broker(self, number: int) -> None:
+    def an_operator_removes_a_broker(self, number: int) -> None:
         broker = BrokerId(self._pick(number))
         try:
             plan = plan_removal(broker, self.cluster.image)
@@ -213,12 +213,12 @@ def no_look_at_the_partition(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(partition_plans, "_plan", plan)
 
 
-def electing_whoever_is_waited_for(patch: pytest.MonkeyPatch) -> None:
+def electing_a_broker_that_is_waited_for(patch: pytest.MonkeyPatch) -> None:
     staying = BrokerStates.staying.fget  # type: ignore[attr-defined]
     patch.setattr(BrokerStates, "staying", property(lambda self: {**self.waited_for, **staying(self)}))
 
 
-def unclean_while_somebody_complete_may_return(patch: pytest.MonkeyPatch) -> None:
+def unclean_while_a_complete_replica_may_return(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(controller_decisions, "last_holder", lambda partition, alive: alive.get(partition.replicas[0]))
 
 
@@ -251,8 +251,8 @@ def no_elections(patch: pytest.MonkeyPatch) -> None:
     [
         no_look_at_the_brokers,
         no_look_at_the_partition,
-        electing_whoever_is_waited_for,
-        unclean_while_somebody_complete_may_return,
+        electing_a_broker_that_is_waited_for,
+        unclean_while_a_complete_replica_may_return,
         the_last_holder_leads_with_an_empty_disk,
         entries_without_incarnation,
         ending_moves_early,

@@ -121,7 +121,7 @@ class ShardHistory(RuleBasedStateMachine):
             self.shard.close()
         assert self.shard.state is ShardState.CLOSED
         unanswered = [request for request in self.requests if not request.answers]
-        assert not unanswered, "SHARD-1: somebody was forgotten"
+        assert not unanswered, "SHARD-1: a caller was forgotten"
         self.requests.clear()
         self.start()
 
@@ -135,7 +135,7 @@ class ShardHistory(RuleBasedStateMachine):
         assert self.machine.numbers == replayed.numbers, "SHARD-2"
 
     @invariant()
-    def nobody_waits_for_a_commit_that_has_happened(self) -> None:
+    def no_caller_waits_for_a_commit_that_has_happened(self) -> None:
         if self.log.committed_offset == self.log.end_offset:
             unanswered = sum(not request.answers for request in self.requests)
             assert unanswered == self.shard.waiting_count

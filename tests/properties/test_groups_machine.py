@@ -264,10 +264,10 @@ class AnyClients(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.bench.context.advance(3_600_000)
-        assert all(pending.done for pending in self.waiting), "somebody waits for ever"
+        assert all(pending.done for pending in self.waiting), "a caller waits for ever"
         assert not self.bench.context.waiting
         states = {group[2] for group in self.bench.listed()}
-        assert states <= {"Empty"}, "nobody is left"
+        assert states <= {"Empty"}, "no member is left"
 
 
 def state_of(machine: GroupsMachine) -> object:

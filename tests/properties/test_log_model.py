@@ -459,7 +459,7 @@ class LogModel(RuleBasedStateMachine):
             assert len(found) >= len(kept)
 
     def forget_cut_sends(self) -> None:
-        """After a cut clients go on from what is left, as they do when told where the log ends."""
+        """After a cut clients go on from what is left, as they do when they hear where the log ends."""
         for producer in self.producers.values():
             mine = [
                 batch

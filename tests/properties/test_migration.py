@@ -114,7 +114,7 @@ class MigrationMachine(RuleBasedStateMachine):
             member.connection_lost()
 
     @invariant()
-    def nobody_reads_what_another_one_reads(self) -> None:
+    def no_member_reads_what_another_one_reads(self) -> None:
         machine = self.context.machine
         assert not machine.classic.groups.keys() & machine.consumer.groups.keys()
         believed: dict[Any, str] = {}
@@ -152,10 +152,10 @@ class MigrationMachine(RuleBasedStateMachine):
         for _ in range(60):
             for modern in self.modern:
                 modern.beat(self.send)
-                self.nobody_reads_what_another_one_reads()
+                self.no_member_reads_what_another_one_reads()
             for classic in self.classic:
                 classic.step()
-                self.nobody_reads_what_another_one_reads()
+                self.no_member_reads_what_another_one_reads()
             self.context.advance(1_500)
         everybody: list[HonestMember | HonestClassicMember] = [*self.modern, *self.classic]
         if not everybody:

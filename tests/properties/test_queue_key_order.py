@@ -17,7 +17,7 @@ def test_keys_keep_their_order_whatever_happens(
     out: list[int] = []
     finished: list[int] = []
     free_again: list[int] = []
-    """Messages without a key that were released: whoever uses this hands them out himself."""
+    """Messages without a key that were released: the user of this hands them out."""
     for step, number in [*steps, *[("take", 30), ("finish", 0)] * len(keys)]:
         if step == "take":
             taken = order.take_ready(number % 5 + 1)

@@ -95,7 +95,7 @@ class _World:
     def _cut(self) -> None:
         before = dict(self.producers.items())
         gone = self.log.pop()
-        # Who waits for it to be committed is told that there is another leader.
+        # The request that waits for it to be committed is answered that there is another leader.
         self.answers = deque((sequence, is_taken and sequence != gone) for sequence, is_taken in self.answers)
         self.producers = ProducerStates()
         for sequence in self.log:

@@ -40,7 +40,7 @@ def test_every_partition_has_as_many_members_as_it_is_to_have(
 
 
 @given(COUNTS, MEMBERS, MEMBERS)
-def test_nobody_has_two_fewer_than_one_whose_part_he_could_have(
+def test_no_member_has_two_fewer_than_one_whose_part_it_could_have(
     counts: dict[str, int], earlier: dict[str, set[str]], members: dict[str, set[str]]
 ) -> None:
     topics = SimTopics(**counts)

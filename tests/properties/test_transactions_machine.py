@@ -74,7 +74,7 @@ class TransactionHistory(RuleBasedStateMachine):
             return
         if commit:
             self.asked_to_commit.add(pair)
-            assert pair not in self.aborted, "told committed what is aborted"
+            assert pair not in self.aborted, "reported as committed what is aborted"
         assert answer not in self.pairs[:-1], "a pair that was given before"
         self.given(answer)
 
@@ -129,7 +129,7 @@ class TransactionHistory(RuleBasedStateMachine):
     def what_is_open_is_known(self) -> None:
         stored = self.bench.machine.table.get("app")
         if stored is not None and stored.state.is_idle:
-            assert not self.open, "rows that nobody will ever close"
+            assert not self.open, "rows that will never be closed"
 
     @invariant()
     def a_new_leader_knows_the_same(self) -> None:

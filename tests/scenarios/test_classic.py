@@ -1,4 +1,4 @@
-"""The stories of classic groups go as written; `--rewrite-scenarios` writes them anew."""
+"""The stories of classic groups go as written; `--rewrite-scenarios` writes them again."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def say(words: dict[str, str]) -> list[str]:
     return [words["word"]] * (2 if "twice" in words else 1)
 
 
-def test_a_story_that_goes_otherwise_fails_and_can_be_written_anew(tmp_path: Path) -> None:
+def test_a_story_that_goes_otherwise_fails_and_can_be_rewritten(tmp_path: Path) -> None:
     path = tmp_path / "story.txt"
     path.write_text(STORY.replace("hello\nhello", "goodbye"), "utf-8")
     with pytest.raises(AssertionError, match=r"story\.txt:4: say word=hello twice"):
@@ -47,7 +47,7 @@ def test_a_story_that_goes_otherwise_fails_and_can_be_written_anew(tmp_path: Pat
     [
         ("say word=hello\n----\nhello\n", "does not open with a comment"),
         ("# Nothing follows.\n", "has no commands"),
-        ("# A verb nobody knows.\n\nshout\n----\n", "no such command: shout"),
+        ("# An unknown verb.\n\nshout\n----\n", "no such command: shout"),
         ("# No line between.\n\nsay word=hello\nhello\n", "no ----"),
     ],
 )

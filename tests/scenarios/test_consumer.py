@@ -1,4 +1,4 @@
-"""The stories of consumer groups go as written; `--rewrite-scenarios` writes them anew."""
+"""The stories of consumer groups go as written; `--rewrite-scenarios` writes them again."""
 
 from pathlib import Path
 

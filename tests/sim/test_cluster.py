@@ -28,7 +28,7 @@ def quiet_logs() -> Iterator[None]:
 def run_seeds(first: int) -> None:
     outcomes = [run_seed(seed) for seed in range(first, first + SEEDS_PER_TEST)]
     assert [(outcome.seed, outcome.violations) for outcome in outcomes if outcome.violations] == []
-    # Nobody passes by doing nothing: faults strike, brokers come back, and most of what is sent is acknowledged.
+    # A run cannot pass by doing nothing: faults strike, brokers come back, and most of what is sent is acknowledged.
     assert sum(len(outcome.faults) for outcome in outcomes) > 4 * SEEDS_PER_TEST
     assert sum(outcome.starts for outcome in outcomes) > 3 * SEEDS_PER_TEST
     assert sum(outcome.acknowledged for outcome in outcomes) > 0.8 * sum(outcome.sent for outcome in outcomes)

@@ -241,19 +241,19 @@ def test_clients_learn_of_a_new_leader_before_they_learn_that_the_old_ones_broke
         old = cluster.leader
         cluster.hosts[old].crash(power_loss=False)
 
-        async def told_in_order(client: Cluster) -> list[tuple[bool, bool]]:
-            """Each new thing told: whether another one leads, and whether the old one's broker is listed."""
-            told: list[tuple[bool, bool]] = []
-            while not told or told[-1][1]:
+        async def heard_in_order(client: Cluster) -> list[tuple[bool, bool]]:
+            """Each new thing heard: whether another one leads, and whether the old one's broker is listed."""
+            heard: list[tuple[bool, bool]] = []
+            while not heard or heard[-1][1]:
                 await client.refresh_all()
                 metadata = client.metadata
                 leader = metadata.topics["orders"].partitions[0].leader
                 answer = (leader not in (old, -1), old in metadata.brokers)
-                told += [answer] if not told or told[-1] != answer else []
+                heard += [answer] if not heard or heard[-1] != answer else []
                 await asyncio.sleep(0.1)
-            return told
+            return heard
 
-        assert cluster.call(told_in_order) == [(False, True), (True, True), (True, False)]
+        assert cluster.call(heard_in_order) == [(False, True), (True, True), (True, False)]
 
 
 def test_a_leader_that_restarts_is_copied_from_again_in_its_new_epoch() -> None:

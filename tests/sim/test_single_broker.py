@@ -39,7 +39,7 @@ def test_what_was_acknowledged_is_read_back_exactly_once_whatever_strikes(first:
     rate = SEEDS_PER_TEST / (time.process_time() - began)
     print(f"{rate:.1f} seeds per second of processor time")
     assert [(outcome.seed, outcome.violations) for outcome in outcomes if outcome.violations] == []
-    # Nobody passes by doing nothing: brokers die and come back, and most of what is sent is acknowledged.
+    # A run cannot pass by doing nothing: brokers die and come back, and most of what is sent is acknowledged.
     assert sum(outcome.starts for outcome in outcomes) > 2 * SEEDS_PER_TEST
     assert sum(outcome.acknowledged for outcome in outcomes) > 0.9 * sum(outcome.sent for outcome in outcomes)
 

@@ -131,7 +131,7 @@ def test_an_archive_keeps_its_columns_and_refuses_others_with_a_sentence(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_files_of_a_batch_that_was_not_committed_are_seen_by_nobody(
+def test_files_of_a_batch_that_was_not_committed_are_not_seen(
     spark: SparkSession, topics: Topics, pipelines: PipelineRuns, tmp_path: Path, layout: str
 ) -> None:
     topic, path = topics.new(partitions=2, configs=KEPT), tmp_path / "archive"

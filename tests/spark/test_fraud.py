@@ -14,8 +14,8 @@ def payment(number: int, card: str, amount: float, second: float) -> Message:
 
 
 def alerts(topics: Topics, topic: str) -> list[tuple[str, str, str]]:
-    told: list[dict[str, Any]] = [json.loads(value or b"") for value in topics.values(topic)]
-    return sorted((alert["rule"], str(alert.get("card")), alert["payment"]) for alert in told)
+    alerts: list[dict[str, Any]] = [json.loads(value or b"") for value in topics.values(topic)]
+    return sorted((alert["rule"], str(alert.get("card")), alert["payment"]) for alert in alerts)
 
 
 def test_alerts_tell_velocity_amount_and_unusual_payments_and_what_cannot_be_read(

@@ -35,9 +35,9 @@ def test_lag_seen_by_the_command_line_equals_sparks_progress(
             lambda: collected.waiting.is_set() and len(query.recentProgress) == len(collected.batch_sizes), query
         )
         progress = query.recentProgress[-1].sources[0]
-        told = lag_between(progress.endOffset, progress.latestOffset)
-        assert sum(told.values()) in (300, 200, 100)
-        assert lag_shown(topics.bootstrap, "pipeline") == told
+        lags = lag_between(progress.endOffset, progress.latestOffset)
+        assert sum(lags.values()) in (300, 200, 100)
+        assert lag_shown(topics.bootstrap, "pipeline") == lags
     finally:
         collected.allow.set()
     query.processAllAvailable()

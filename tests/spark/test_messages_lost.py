@@ -62,9 +62,9 @@ def test_a_deleted_topic_stops_the_stream(topics: Topics) -> None:
     assert name not in careless.latestOffset(start, ALL)
 
 
-@pytest.mark.parametrize("made_anew", [False, True])
+@pytest.mark.parametrize("recreated", [False, True])
 def test_a_running_stream_whose_topic_is_deleted_stops_with_the_sentence_and_soon(
-    spark: SparkSession, topics: Topics, checkpoint: str, made_anew: bool
+    spark: SparkSession, topics: Topics, checkpoint: str, recreated: bool
 ) -> None:
     name = topics.new()
     topics.fill(name, 5)
@@ -74,30 +74,30 @@ def test_a_running_stream_whose_topic_is_deleted_stops_with_the_sentence_and_soo
     wait_until(lambda: len(collected.rows) == 5, query)
     deleted_at = time.monotonic()
     topics.delete(name)
-    if made_anew:
+    if recreated:
         topics.new(name=name)
         topics.fill(name, 8)
     with pytest.raises(StreamingQueryException) as caught:
         query.awaitTermination(60)
     assert time.monotonic() - deleted_at < 30
-    said = f"topic '{name}' was deleted and recreated" if made_anew else f"topic '{name}' was being read and is not"
+    said = f"topic '{name}' was deleted and recreated" if recreated else f"topic '{name}' was being read and is not"
     assert said in str(caught.value)
     assert len(collected.rows) == 5
 
 
 def test_a_topic_that_vanishes_while_an_idle_stream_waits_is_missed_at_the_second_look(topics: Topics) -> None:
-    for made_anew in (False, True):
+    for recreated in (False, True):
         name = topics.new()
         topics.fill(name, 5)
         stream = reader(topics, subscribe=name, startingOffsets="earliest")
         start = stream.latestOffset(stream.initialOffset(), ALL)
         assert stream.latestOffset(start, ALL) == start
         topics.delete(name)
-        if made_anew:
+        if recreated:
             # More than there was: by offsets alone the new messages would go on where the old ones ended.
             topics.new(name=name)
             topics.fill(name, 8)
-        with pytest.raises(MessagesLost, match="recreated" if made_anew else "is not there any more"):
+        with pytest.raises(MessagesLost, match="recreated" if recreated else "is not there any more"):
             ask_until_it_changes(stream, start)
 
 
@@ -131,7 +131,7 @@ def test_a_partition_no_longer_assigned_stops_the_stream_or_keeps_its_place(topi
     assert again.partitions(end, again.latestOffset(end, ALL)) == [OffsetRange(TopicPartition(name, 1), 5, 6)]
 
 
-def test_a_topic_made_anew_is_not_taken_for_the_old_one(topics: Topics) -> None:
+def test_a_recreated_topic_is_not_taken_for_the_old_one(topics: Topics) -> None:
     name = topics.new()
     topics.fill(name, 5)
     stream = reader(topics, subscribe=name, startingOffsets="earliest")

@@ -36,19 +36,19 @@ def test_windows_count_what_was_published_and_groups_show_their_lag(
     pipelines.finish("metrics", **options)
     topics.publish(topic, [Message(b"late comer", timestamp_ms=START_MS + 61 * MINUTE_MS)])
     pipelines.finish("metrics", **options)
-    told: list[dict[str, Any]] = [json.loads(value or b"") for value in topics.values(measurements)]
-    windows = sorted((row for row in told if row["kind"] == "topic"), key=lambda row: str(row["window_start"]))
+    rows: list[dict[str, Any]] = [json.loads(value or b"") for value in topics.values(measurements)]
+    windows = sorted((row for row in rows if row["kind"] == "topic"), key=lambda row: str(row["window_start"]))
     assert [(row["name"], row["messages"], row["bytes"]) for row in windows[:2]] == [(topic, 60, 600), (topic, 30, 300)]
     assert [row["messages_per_second"] for row in windows[:2]] == [1.0, 0.5]
     assert all(row["age_ms_p50"] <= row["age_ms_p95"] <= row["age_ms_p99"] <= row["age_ms_max"] for row in windows)
-    groups = [row for row in told if row["kind"] == "group"]
+    groups = [row for row in rows if row["kind"] == "group"]
     assert {row["name"] for row in groups} == {"metrics", "readers"}
     behind = [row["lag_messages"] for row in groups if row["name"] == "readers"]
     assert (behind[0], behind[-1]) == (91 - 40, 92 - 40)
     assert sorted(behind) == behind
     oldest_ms = began_at.timestamp() * 1000 - (START_MS + 40_000)
     assert all(oldest_ms <= row["age_ms_max"] < oldest_ms + 600_000 for row in groups if row["name"] == "readers")
-    told_at = [datetime.fromisoformat(row["window_end"]) for row in groups]
-    assert all(began_at <= at <= datetime.now(UTC) for at in told_at)
+    reported_at = [datetime.fromisoformat(row["window_end"]) for row in groups]
+    assert all(began_at <= at <= datetime.now(UTC) for at in reported_at)
     table = open_table(str(path), "parquet")
-    assert spark.read.parquet(*(table.location(file) for file in table.files())).count() == len(told)
+    assert spark.read.parquet(*(table.location(file) for file in table.files())).count() == len(rows)

@@ -18,7 +18,7 @@ TRY_SECONDS = 0.2
 
 
 class StopAfter:
-    """Asks a run to stop once it has processed so many rows, and keeps every status."""
+    """Asks a run to stop once it has processed this many rows, and keeps every status."""
 
     def __init__(self, directory: RunDirectory, rows: int) -> None:
         self.statuses: list[RunStatus] = []
@@ -53,8 +53,8 @@ def test_a_stopped_run_ends_between_batches_and_the_next_one_goes_on_without_los
     assert copied == first.flows[0].rows
     assert 200 <= copied < 1000
     assert first.flows[0].lag_messages == 1000 - copied
-    told = [lag or 0 for partition, lag in topics.group_lag("copy").items() if partition.topic == source]
-    assert sum(told) == 1000 - copied
+    lags = [lag or 0 for partition, lag in topics.group_lag("copy").items() if partition.topic == source]
+    assert sum(lags) == 1000 - copied
     pipelines.run("copy", copy_to(target, source), until_end=True)
     assert sorted(topics.values(target), key=str) == sorted(topics.values(source), key=str)
 
@@ -174,7 +174,7 @@ def test_maintenance_that_fails_unforeseen_is_reported_and_does_not_end_the_run(
     assert status.last_error == "ValueError: a file is broken"
 
 
-def test_a_flow_whose_function_has_a_mistake_is_told_its_line(
+def test_a_flow_whose_function_has_a_mistake_is_reported_with_its_line(
     topics: Topics, pipelines: PipelineRuns, tmp_path: Path
 ) -> None:
     file = tmp_path / "wrong.py"
@@ -192,7 +192,7 @@ def wrong(messages):
         pipelines.run("wrong", lambda run: start_flows(run, load_flows(str(file)), {}), until_end=True)
 
 
-def test_work_that_fails_in_a_way_nobody_foresaw_ends_the_run_as_failed(pipelines: PipelineRuns) -> None:
+def test_work_that_fails_in_an_unforeseen_way_ends_the_run_as_failed(pipelines: PipelineRuns) -> None:
     def work() -> int:
         raise ValueError("a file is broken")
 

@@ -1,4 +1,4 @@
-"""A real etcd in a process of its own, on loopback ports that nobody else has, with its data in a test's
+"""A real etcd in a process of its own, on loopback ports of its own, with its data in a test's
 folder.
 
 It can be killed, paused and started again on the same port. `call` speaks to its gateway without any of our code, for
@@ -93,7 +93,7 @@ class EtcdProcess:
                 self.wait_until_ready()
                 return
             except _Ended:
-                # etcd must be told its port, and somebody may have taken it meanwhile.
+                # etcd must be given its port, and another process may have taken it meanwhile.
                 if attempt == _PORTS_TRIED_MAX - 1:
                     raise
 
@@ -198,7 +198,7 @@ class EtcdProcess:
             is_ready = False
             while not is_ready:
                 is_ready = self._serves()
-                # Looked at last: if this one has ended, it was somebody else who answered.
+                # Checked last: if this one has ended, another one answered.
                 if self._process.poll() is not None:
                     raise _Ended(f"etcd did not start:\n{(self._directory / 'log').read_text()[-2000:]}")
                 assert time.monotonic() < deadline, "etcd does not serve"
@@ -230,7 +230,7 @@ _GIVEN: set[int] = set()
 
 
 def free_port() -> int:
-    """A port that nobody has, below those that the system gives to outgoing connections: it stays free for a while."""
+    """A port that is free, below those that the system gives to outgoing connections: it stays free for a while."""
     chance = random.SystemRandom()  # the seeded generator gives every worker the same
     while True:
         port = chance.randrange(20_000, 32_000)

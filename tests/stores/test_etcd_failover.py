@@ -47,7 +47,7 @@ def _leader(members: list[EtcdProcess]) -> EtcdProcess:
         status = member.call("/v3/maintenance/status", {})
         if status["leader"] == status["header"]["member_id"]:
             return member
-    raise AssertionError("nobody leads")
+    raise AssertionError("no member leads")
 
 
 class Counter:

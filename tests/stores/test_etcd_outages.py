@@ -166,7 +166,7 @@ async def test_endpoints_of_two_clusters_are_refused(own_etcd: EtcdProcess, tmp_
     assert "belongs to cluster" in str(error)
 
 
-async def test_an_etcd_that_was_made_anew_is_not_the_store_it_was(own_etcd: EtcdProcess, tmp_path: Path) -> None:
+async def test_an_etcd_that_was_recreated_is_not_the_store_it_was(own_etcd: EtcdProcess, tmp_path: Path) -> None:
     async with opened(own_etcd.endpoint) as store:
         for _ in range(3):
             await store.commit({}, {"a": b""})

@@ -86,13 +86,13 @@ async def test_tls_to_a_plain_port_gets_a_hint(etcd: EtcdProcess, authority: Aut
 
 async def test_a_server_of_an_unknown_authority_is_refused(tls_etcd: EtcdProcess, tmp_path: Path) -> None:
     stranger = Authority(tmp_path)
-    told = await _refusal(EtcdOptions(tls_etcd.address(), tls=EtcdTls(stranger.ca_file)))
-    assert "its certificate is not to be trusted" in told
+    message = await _refusal(EtcdOptions(tls_etcd.address(), tls=EtcdTls(stranger.ca_file)))
+    assert "its certificate is not to be trusted" in message
 
 
 async def test_a_missing_client_certificate_is_explained(tls_etcd: EtcdProcess, authority: Authority) -> None:
-    told = await _refusal(EtcdOptions(tls_etcd.address(), tls=EtcdTls(authority.ca_file)))
-    assert "it refuses our certificate, or wants one" in told
+    message = await _refusal(EtcdOptions(tls_etcd.address(), tls=EtcdTls(authority.ca_file)))
+    assert "it refuses our certificate, or wants one" in message
 
 
 async def test_all_calls_work_with_user_and_password(guarded_etcd: EtcdProcess) -> None:
@@ -129,7 +129,7 @@ async def test_a_watch_whose_token_etcd_forgot_gets_a_new_one(guarded_etcd: Etcd
     await store.close()
 
 
-async def test_a_password_changed_under_a_running_store_is_told(guarded_etcd: EtcdProcess) -> None:
+async def test_a_password_changed_under_a_running_store_is_reported(guarded_etcd: EtcdProcess) -> None:
     store = await EtcdStore.open(EtcdOptions(guarded_etcd.address(), user="broker", password=_PASSWORD))
     root = _as_root(guarded_etcd)
     guarded_etcd.call("/v3/auth/user/changepw", {"name": "broker", "password": "new"}, root)

@@ -36,7 +36,7 @@ async def _until(store: MetaStore, after_revision: int, revision: int) -> list[C
     return changes
 
 
-async def test_history_forgotten_under_a_broken_watch_is_told_once_it_resumes(workshop: EtcdWorkshop) -> None:
+async def test_history_forgotten_under_a_broken_watch_is_reported_once_it_resumes(workshop: EtcdWorkshop) -> None:
     async with FreezingProxy(workshop.etcd.endpoint) as proxy, opened(workshop.address) as direct:
         through = EtcdAddress((proxy.endpoint,), workshop.address.root)
         async with opened(through) as store, aclosing(store.watch("", workshop.base)) as watch:
@@ -77,13 +77,13 @@ async def test_a_deletion_at_the_very_revision_of_the_compaction_is_not_missed(w
             await _until(store, before.revision, deletion.revision)
 
 
-async def test_sto_5_a_watch_reaches_revisions_of_strangers_that_a_caller_was_told(workshop: EtcdWorkshop) -> None:
+async def test_sto_5_a_watch_reaches_revisions_of_strangers_that_a_caller_was_given(workshop: EtcdWorkshop) -> None:
     async with opened(workshop.address) as store:
         for _ in range(3):
             workshop.etcd.put_as_a_stranger(5)
-            told = await store.commit({"absent": 1}, {"a": b""})
-            assert not told.succeeded
-            changes = await _until(store, workshop.base, told.revision)
+            refused = await store.commit({"absent": 1}, {"a": b""})
+            assert not refused.succeeded
+            changes = await _until(store, workshop.base, refused.revision)
             assert all(change.events == () for change in changes)
         assert (await store.list("")).entries == ()
 

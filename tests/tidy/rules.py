@@ -71,6 +71,7 @@ VAGUE_CLASSES = ("Helper", "Helpers", "Manager", "Util", "Utils")
 
 # Written in pieces, so that this file does not find itself.
 LEFTOVERS = re.compile(r"\b(?:FIX" + "ME|TO" + r"DO|X" + r"XX)\b")
+DIALECT = re.compile(r"\b(?:who" + r"ever|some" + r"body|an" + r"ew|con" + r"demn)\b", re.IGNORECASE)
 MACHINE_PLACES = re.compile(
     r"(?<![\w.])/(?:wo" + r"rk|ro" + r"ot|ho" + r"me|Us" + r"ers|t" + r"mp)/\w"
     r"|py" + r"pi\.org|python" + r"hosted|artif" + r"actory|--(?:extra-)?ind" + r"ex-url"
@@ -240,6 +241,12 @@ def leftover(file: SourceFile) -> Iterator[Finding]:
     yield from _lines_matching(file, LEFTOVERS, "is unfinished work left in the tree")
 
 
+def dialect(file: SourceFile) -> Iterator[Finding]:
+    """Words that readers of this field stumble over: say who acts, and "again"; see docs/glossary.md."""
+    if file.path.endswith((".py", ".txt")):
+        yield from _lines_matching(file, DIALECT, "has a plainer word")
+
+
 def machine_place(file: SourceFile) -> Iterator[Finding]:
     yield from _lines_matching(file, MACHINE_PLACES, "names one machine's place or a package index")
 
@@ -266,5 +273,6 @@ PYTHON_RULES: dict[str, Rule] = {
 }
 TEXT_RULES: dict[str, Rule] = {
     "leftover": leftover,
+    "dialect": dialect,
     "machine-place": machine_place,
 }

@@ -78,7 +78,7 @@ def test_no_label_is_without_its_prefix() -> None:
     assert found == []
 
 
-def test_a_definition_is_told_from_a_reference() -> None:
+def test_a_definition_is_distinguished_from_a_reference() -> None:
     head = """Rules: a write is (ABC-9) whole.
 
     Invariants: (ABC-1) one; (ABC-2) two, and (ABC-3) three, as ABC-4 of `x.py` and of ABC-5, ABC-6.

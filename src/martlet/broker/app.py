@@ -519,7 +519,7 @@ async def prepare_codecs(registry: Mapping[int, Api]) -> None:
 
 
 def advertised_versions(registry: Mapping[int, Api], settings: BrokerSettings) -> dict[ApiKey, Versions]:
-    """What clients are told of; the two-phase form only where it is enabled."""
+    """What clients learn of; the two-phase form only where it is enabled."""
     versions = {api.key: api.advertised for api in registry.values()}
     if settings.transaction_two_phase_commit:
         versions[ApiKey.INIT_PRODUCER_ID] = registry[ApiKey.INIT_PRODUCER_ID].versions

@@ -21,7 +21,7 @@ class LatencyHistogram:
         return len(self._times_ms)
 
     def percentile(self, percent: float) -> float | None:
-        """The smallest time that at least so many percent of all do not exceed; None without any."""
+        """The smallest time that at least this many percent of all do not exceed; None without any."""
         ordered = sorted(self._times_ms)
         rank = -(-len(ordered) * percent // 100)
         return ordered[max(0, int(rank) - 1)] if ordered else None

@@ -205,7 +205,7 @@ def _project_command(path: str) -> click.Command:
     @click.option("--conf", "settings", type=ASSIGNMENT, multiple=True, help="A setting for Spark. May be repeated.")
     @json_option
     def start(name: str | None, state: str, master: str, settings: Sequence[tuple[str, str]], as_json: bool) -> None:
-        with _told_failures():
+        with _reported_failures():
             _run_project(path, name, state, master, dict(settings), as_json)
 
     return click.Command(
@@ -245,7 +245,7 @@ def _run(
 ) -> None:
     """Start a run and show it until it ends."""
     name = common.name or os.path.basename(pipeline).removesuffix(".py")
-    with _told_failures(_log_hint(common.state, name)):
+    with _reported_failures(_log_hint(common.state, name)):
         request = _request(common, name, pipeline, every)
         define = prepare()
         from martlet.spark.pipelines.launch import launch
@@ -289,7 +289,7 @@ def _starting(start: Start) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _told_failures(next_step: str | None = None) -> Iterator[None]:
+def _reported_failures(next_step: str | None = None) -> Iterator[None]:
     """What pipelines raise, as an exit code and a sentence."""
     try:
         yield

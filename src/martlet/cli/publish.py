@@ -278,15 +278,15 @@ class _Progress:
     def __init__(self) -> None:
         self._is_shown = is_terminal(sys.stderr) and not is_terminal(sys.stdin)
         self._loop = asyncio.get_running_loop()
-        self._started_at = self._told_at = self._loop.time()
+        self._started_at = self._shown_at = self._loop.time()
 
     def tell(self, count: int) -> None:
         now = self._loop.time()
-        if self._is_shown and now - self._told_at > _PROGRESS_SECONDS:
-            self._told_at = now
+        if self._is_shown and now - self._shown_at > _PROGRESS_SECONDS:
+            self._shown_at = now
             rate = count / (now - self._started_at)
             click.echo(f"\r{format_count(count, 'message')}, {rate:,.0f}/s ", nl=False, err=True)
 
     def clear(self) -> None:
-        if self._told_at != self._started_at:
+        if self._shown_at != self._started_at:
             click.echo("\r\x1b[K", nl=False, err=True)

@@ -37,7 +37,7 @@ def add(name: str, password_file: TextIO | None, target: Target) -> None:
     elif sys.stdin.isatty():
         text = click.prompt("Password", hide_input=True, confirmation_prompt=True)
     else:
-        raise click.UsageError("there is nobody to ask for a password; give --password-file")
+        raise click.UsageError("not a terminal, so no password can be asked for; give --password-file")
     if not text:
         raise click.UsageError("the password is empty")
     password = Secret(text)

@@ -51,7 +51,7 @@ class TransactionalOptions:
     timeout_ms: int = 60_000
     """After this time without an end the coordinator aborts the transaction."""
     two_phase: bool = False
-    """The transaction has no time-out and outlives this process; somebody else may end it (KIP-939)."""
+    """The transaction has no time-out and outlives this process; another process may end it (KIP-939)."""
 
 
 class _Stage(Enum):

@@ -77,7 +77,7 @@ def elect_leader(
         if leader is not None:
             forgotten = replace(partition, isr=(), elr=(), last_in_sync=())
             return Election(_led_by(forgotten, leader, [leader], min_in_sync), is_unclean=True)
-    return Election(_led_by_nobody(partition))
+    return Election(_without_leader(partition))
 
 
 def _led_by(
@@ -96,7 +96,7 @@ def _led_by(
     )
 
 
-def _led_by_nobody(partition: PartitionRecord) -> PartitionRecord:
+def _without_leader(partition: PartitionRecord) -> PartitionRecord:
     """Without a leader nothing is appended or acknowledged, so who was complete stays complete: the sets are kept."""
     if partition.leader is None:
         return partition

@@ -88,7 +88,7 @@ class QueueOptions:
     lease_ms: int = 30_000
     window_max: int = 10_000
     strays_max: int = 10_000
-    """With so many outside of the window, nothing new is leased."""
+    """With this many outside of the window, nothing new is leased."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     has_dead_letters: bool = False
 
@@ -180,7 +180,7 @@ class QueueEngine:
         return taken, most
 
     def admit(self, length: int, cell: Cell = WAITING) -> int:
-        """Move the frontier over so many messages without leasing them: they wait, or are finished; the first one."""
+        """Move the frontier over this many messages without leasing them: they wait, or are finished; the first one."""
         invariant(cell == WAITING or cell in FINISHED, "a message is admitted as waiting or as finished")
         invariant(self.ledger.window.frontier + length <= self.end, "only what can be delivered is admitted")
         first = self.ledger.window.open(length, cell)

@@ -2,7 +2,7 @@
 
 A key belongs to a message, not to a consumer. While a message of a key is out, or failed and to be tried again, the
 later ones of that key are parked behind it; other keys go on. When it is finished the next one is ready; ready ones go
-before new ones. So the messages of a key are finished in their order, whoever works on them. Messages without a key
+before new ones. So the messages of a key are finished in their order, with any worker. Messages without a key
 have no order.
 
 Rules: how many may be parked is bounded; at the bound nothing new is taken in, and `busiest` says behind which key.

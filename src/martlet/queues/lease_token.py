@@ -1,4 +1,4 @@
-"""What a message carries so that whoever has it can say what became of it: from any connection, through any forwarder.
+"""What a message carries so that its holder can say what became of it: from any connection, through any forwarder.
 
 A token names the partition, the message, its holder and the attempt. It ends with the attempt: once the message was
 leased again, or its partition's leader has changed, the token is refused; a renewal does not change it. It is no secret

@@ -83,7 +83,7 @@ class LeaseBook:
         return lease
 
     def leave(self, lease: Lease, count: int = 1) -> None:
-        """So many messages no longer name this lease; without any it ends."""
+        """This many messages no longer name this lease; without any it ends."""
         lease.left -= count
         if lease.left <= 0:
             self.drop_unused(lease)

@@ -82,7 +82,7 @@ class Ledger:
         self.changes.is_whole = True
 
     def log_begins_at(self, offset: int) -> None:
-        """What lies before this offset is no longer in the log: nobody can have it any more."""
+        """What lies before this offset is no longer in the log: no consumer can have it any more."""
         window = self.window
         if offset >= window.frontier:
             self.window, self.strays, self.leases = Window(offset), StrayTable(), LeaseBook()

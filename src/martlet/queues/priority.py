@@ -5,11 +5,11 @@ last *fair* delivery is remembered. Once FAIR_EVERY deliveries have passed and t
 has waited the subscription's age, that one is served: the fair delivery, and h starts over.
 
 Invariant: QPR-1 let a message m of a level below 9 have waited the age, and let n older ones wait in the levels 0 to 8.
-Then m is served within FAIR_EVERY · (n + 2) further deliveries, whatever arrives later. Proof: take FAIR_EVERY deliveries
-that end with a fair one and lie wholly after that moment. If one of the others was of m's level, it was m or older,
-because levels are served in order. If none was, all were of higher levels (a lower level is served only when m's is
-empty), so h is above m's level, m qualifies, and the fair delivery took m or an older one. Either way the block removes
-m or one of the n, and newcomers are never older. The first block may be cut by the moment itself: one more.
+Then m is served within FAIR_EVERY · (n + 2) further deliveries, whatever arrives later. Proof: take FAIR_EVERY
+deliveries that end with a fair one and lie wholly after that moment. If one of the others was of m's level, it was m or
+older, because levels are served in order. If none was, all were of higher levels (a lower level is served only when m's
+is empty), so h is above m's level, m qualifies, and the fair delivery took m or an older one. Either way the block
+removes m or one of the n, and newcomers are never older. The first block may be cut by the moment itself: one more.
 
 That h is the highest level *served*, and not the highest that *waits*, is what the proof needs: with the latter, an
 endless level 0 and a level 9 absent only at each fair delivery starve every level between; a test plays that adversary.

@@ -23,7 +23,7 @@ COUNT_MAX: Final = 255
 _KEPT_MAX: Final = 4096
 """Cells below the start that are kept before the columns are cut."""
 _FIRST_STEP: Final = 64
-"""Searches look at so many cells first, and at more and more when that does not end them."""
+"""Searches look at this many cells first, and at more and more when that does not end them."""
 
 
 class CellRun(NamedTuple):
@@ -129,7 +129,7 @@ class Window:
     # --- changing
 
     def open(self, length: int, cell: Cell, count: int = 0, slot: int = 0) -> int:
-        """Move the frontier over so many offsets, which get this state; the first of them."""
+        """Move the frontier over this many offsets, which get this state; the first of them."""
         first = self.frontier
         self._states += ONE[cell] * length
         self._counts += ONE[count] * length

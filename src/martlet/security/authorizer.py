@@ -1,7 +1,7 @@
 """Decides every request of every door: one rule table, one set of super users, one question.
 
 A connection asks through a `Viewer` of its own, which remembers answers until the rules change. While rules are not
-known yet, nobody but super users may do anything.
+known yet, only super users may do anything.
 
 Invariant: ACL-4 what a viewer remembers is never older than the last change of the rules.
 

@@ -27,7 +27,7 @@ class GroupProgress:
         self._group = group
         self._groups: Groups | None = None
         self._committed: Mapping[TopicPartition, int] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def processed(self, cluster: Cluster, positions: Mapping[TopicPartition, int]) -> None:
         """Everything before these offsets has been processed."""
@@ -48,6 +48,6 @@ class GroupProgress:
 
     def _tell(self, error: Exception) -> None:
         reason = str(error) or "no answer in time"
-        if reason not in self._told:
-            self._told.add(reason)
+        if reason not in self._reported:
+            self._reported.add(reason)
             logger.warning("progress was not committed to group %r, its lag is out of date: %s", self._group, reason)

@@ -128,7 +128,7 @@ class _StreamPlanner:
         self._cluster: Cluster | None = None
         self._topics = TopicWatch(options.subscription, self._clock)
         self._believed_gone: set[TopicPartition] = set()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._target: StreamOffsets | None = None
         self._patience = Patience(options.min_offsets or 0, options.trigger_delay_ms_max)
         self._progress = GroupProgress(options.group)
@@ -226,8 +226,8 @@ class _StreamPlanner:
         if losses and self._options.fail_on_data_loss:
             raise MessagesLost("; ".join(losses))
         for loss in losses:
-            if loss not in self._told:
-                self._told.add(loss)
+            if loss not in self._reported:
+                self._reported.add(loss)
                 logger.warning("%s; failOnDataLoss is false, so the stream goes on", loss)
 
     async def _wait_for_message(self, latest: StreamOffsets) -> None:

@@ -145,7 +145,7 @@ class EtcdGateway:
                     return await self._ask(member, call)
                 except (CannotConnect, AnswerLost, CallFailed, StoreRefused) as fault:
                     self._give_up_or_note(member, fault, faults)
-        raise _nobody_answers(faults)
+        raise _none_answers(faults)
 
     async def write(self, path: str, body: bytes) -> JsonObject:
         """A call with an effect, sent to one member once (STO-7)."""
@@ -165,7 +165,7 @@ class EtcdGateway:
                     self._give_up_or_note(member, failed, faults)
                 except (CannotConnect, StoreRefused) as fault:
                     self._give_up_or_note(member, fault, faults)
-        raise _nobody_answers(faults)
+        raise _none_answers(faults)
 
     async def stream(self, path: str, body: bytes) -> "EtcdStream":
         """Begin a call whose answer goes on until it is closed; tried on every member."""
@@ -175,7 +175,7 @@ class EtcdGateway:
                 return await self._begin(member, path, body)
             except (CannotConnect, AnswerLost, CallFailed, StoreRefused) as fault:
                 self._give_up_or_note(member, fault, faults)
-        raise _nobody_answers(faults)
+        raise _none_answers(faults)
 
     def leave(self, stream: "EtcdStream") -> None:
         """Let the next call go to another member than the one whose stream was no good."""
@@ -350,7 +350,7 @@ class EtcdGateway:
         faults.append(_Fault(member.endpoint, fault))
 
 
-def _nobody_answers(faults: list[_Fault]) -> StoreError:
+def _none_answers(faults: list[_Fault]) -> StoreError:
     reasons = "; ".join(
         str(cause) if isinstance(cause, StoreError) else f"etcd at {endpoint}: {cause}" for endpoint, cause in faults
     )

@@ -1,6 +1,6 @@
 """The stage on which the stories of offsets are played: a whole groups machine, with members who only join and leave.
 
-What members and their protocols do is told by other stories; here their records are left out of the output, and a
+What members and their protocols do is shown by other stories; here their records are left out of the output, and a
 member is called by the name it was given when it joined.
 """
 

@@ -124,7 +124,7 @@ def test_using_a_closed_file_is_a_storage_failure(disk: Disk, tmp_path: Path) ->
             use()
 
 
-def test_a_file_nobody_holds_is_closed(disk: Disk, tmp_path: Path) -> None:
+def test_a_file_without_holder_is_closed(disk: Disk, tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for number in range(20):
         disk.open(str(tmp_path / f"{number}.log"), create=True)

@@ -207,7 +207,7 @@ def stored(broker: FakeBroker, partition: TopicPartition = T0) -> list[tuple[Any
     return [(record.key, record.value, record.headers) for record in read_records(log, 1 << 20)]
 
 
-def test_one_message_is_published_and_its_place_told(broker: FakeBroker, bootstrap: str) -> None:
+def test_one_message_is_published_and_its_place_shown(broker: FakeBroker, bootstrap: str) -> None:
     ran = martlet("publish", "audit", "hello", "--key", "k", "--header", "h=v", "--bootstrap", bootstrap)
     assert ran == (0, "", "published to audit, partition 0, offset 0\n")
     assert stored(broker, TopicPartition("audit", 0)) == [(b"k", b"hello", [("h", b"v")])]

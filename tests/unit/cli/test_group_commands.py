@@ -298,12 +298,12 @@ def test_a_group_with_members_is_not_reset(broker: FakeBroker, groups: FakeGroup
 def test_a_member_that_joins_meanwhile_is_named(broker: FakeBroker, groups: FakeGroups, martlet: Any) -> None:
     groups.groups["g"] = FakeGroup(offsets={T0: 5})
 
-    def somebody_joins_first(request: OffsetCommitRequest, version: int) -> bytes:
+    def another_member_joins_first(request: OffsetCommitRequest, version: int) -> bytes:
         groups.groups["g"].members.append(FakeMember("m", "late"))
         response: OffsetCommitResponse = groups.offset_commit(request, version)
         return message_codec.encode(response, version)
 
-    broker.scripts[ApiKey.OFFSET_COMMIT] = somebody_joins_first
+    broker.scripts[ApiKey.OFFSET_COMMIT] = another_member_joins_first
     ran = martlet("reset", "g", "--all-topics", "--to", "earliest")
     assert (ran.exit_code, ran.stdout) == (5, "")
     assert "has 1 member connected (late at 10.0.0.1)" in ran.stderr

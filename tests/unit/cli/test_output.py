@@ -63,7 +63,7 @@ def test_sizes_and_counts_read_well() -> None:
     assert format_count(2, "entry", "entries") == "2 entries"
 
 
-def test_durations_are_told_in_their_two_largest_units() -> None:
+def test_durations_are_shown_in_their_two_largest_units() -> None:
     second, minute, hour, day = 1_000, 60_000, 3_600_000, 86_400_000
     assert [
         format_duration(span) for span in (0, 999, 59 * second, minute, hour - 1, hour, day - 1, day, 90 * day)

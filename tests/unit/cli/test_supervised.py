@@ -73,8 +73,8 @@ async def test_one_that_crashes_is_started_again_until_it_is_stopped(capfd: pyte
             await asyncio.sleep(0.01)
         child.stop()
         assert await asyncio.wait_for(running, 20) == -signal.SIGTERM
-    told = capfd.readouterr().err
-    assert told.count("broker 2 | ended with code 3; starting it again in ") == 2
+    output = capfd.readouterr().err
+    assert output.count("broker 2 | ended with code 3; starting it again in ") == 2
 
 
 async def test_the_signal_that_ended_it_is_named(capfd: pytest.CaptureFixture[str]) -> None:
@@ -83,9 +83,9 @@ async def test_the_signal_that_ended_it_is_named(capfd: pytest.CaptureFixture[st
         await child.up.wait()
         assert child.process_id is not None
         os.kill(child.process_id, signal.SIGKILL)
-        while "SIGKILL" not in (told := capfd.readouterr().err):
+        while "SIGKILL" not in (output := capfd.readouterr().err):
             await asyncio.sleep(0.01)
-        assert told.startswith("broker 1 | was ended by SIGKILL; starting it again in 0.01 s")
+        assert output.startswith("broker 1 | was ended by SIGKILL; starting it again in 0.01 s")
         child.stop()
         await asyncio.wait_for(running, 20)
 

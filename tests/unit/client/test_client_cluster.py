@@ -65,9 +65,9 @@ async def test_an_unknown_topic_is_named() -> None:
 
 async def test_all_who_wait_for_one_answer_hear_of_its_error() -> None:
     async with FakeBroker() as broker, client_of(broker) as cluster:
-        told = await asyncio.gather(*(cluster.refresh(["nope"]) for _ in range(3)), return_exceptions=True)
-        assert [str(one) for one in told] == [str(told[0])] * 3
-        assert "nope" in str(told[0])
+        errors = await asyncio.gather(*(cluster.refresh(["nope"]) for _ in range(3)), return_exceptions=True)
+        assert [str(one) for one in errors] == [str(errors[0])] * 3
+        assert "nope" in str(errors[0])
 
 
 async def test_a_topic_being_created_is_waited_for() -> None:
@@ -152,7 +152,7 @@ def test_clt_14_an_answer_with_an_older_epoch_does_not_undo_a_newer_one() -> Non
     assert metadata.topics["t"].partitions[0].leader == 3
 
 
-def test_a_topic_created_anew_starts_with_its_own_epochs() -> None:
+def test_a_recreated_topic_starts_with_its_own_epochs() -> None:
     metadata = Metadata()
     metadata.update(_answer(5, 1))
     metadata.update(_answer(0, 2, topic_id=b"j" * 16))

@@ -125,7 +125,7 @@ async def test_an_answer_out_of_turn_ends_the_connection() -> None:
             await Connection(address, impatient()).start()
 
 
-async def test_somebody_who_speaks_http_is_recognised() -> None:
+async def test_a_server_that_speaks_http_is_recognised() -> None:
     async def speak_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1000)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -139,7 +139,7 @@ async def test_somebody_who_speaks_http_is_recognised() -> None:
             await Connection(address, impatient()).start()
 
 
-async def test_somebody_who_says_nothing_is_given_up() -> None:
+async def test_a_server_that_says_nothing_is_given_up() -> None:
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()

@@ -352,7 +352,7 @@ async def test_offsets_are_found_per_partition_and_leader() -> None:
 
 
 def sending_to(replica: int, broker: FakeBroker) -> Any:
-    """A leader that names another replica to whoever gives a rack."""
+    """A leader that names another replica to clients that give a rack."""
 
     def script(request: FetchRequest, version: int) -> Reply | None:
         if not request.rack_id:

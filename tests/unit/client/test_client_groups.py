@@ -1,4 +1,4 @@
-"""Groups through the client: the coordinator is found, asked, and found anew when it has moved."""
+"""Groups through the client: the coordinator is found, asked, and looked up again when it has moved."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -171,7 +171,7 @@ async def test_a_commit_that_is_not_answered_for_is_not_taken_for_done(broker: F
 @pytest.mark.parametrize(
     "code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR]
 )
-async def test_a_coordinator_that_is_not_ready_or_not_the_right_one_is_found_anew(
+async def test_a_coordinator_that_is_not_ready_or_not_the_right_one_is_looked_up_again(
     broker: FakeBroker, groups: FakeGroups, code: ErrorCode
 ) -> None:
     groups.groups["g"] = FakeGroup(offsets={T0: 5})
@@ -202,7 +202,7 @@ async def test_the_group_is_followed_to_another_broker() -> None:
         assert len(two.asked(ApiKey.OFFSET_FETCH)) == 1
 
 
-async def test_a_missing_coordinator_is_waited_for_and_then_told(broker: FakeBroker, groups: FakeGroups) -> None:
+async def test_a_missing_coordinator_is_waited_for_and_then_reported(broker: FakeBroker, groups: FakeGroups) -> None:
     nobody = FindCoordinatorResponse(
         coordinators=[Coordinator(key="g", node_id=-1, error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     )
@@ -221,7 +221,7 @@ async def test_old_brokers_are_asked_for_one_coordinator(broker: FakeBroker, gro
     assert broker.asked(ApiKey.FIND_COORDINATOR)[0].key == "g"
 
 
-async def test_a_group_is_deleted_or_the_reason_told(broker: FakeBroker, groups: FakeGroups) -> None:
+async def test_a_group_is_deleted_or_the_reason_reported(broker: FakeBroker, groups: FakeGroups) -> None:
     groups.groups = {"gone": FakeGroup(), "busy": FakeGroup(members=[FakeMember("m", "client")])}
     async with client_of(broker) as cluster:
         await Groups(cluster).delete("gone")
@@ -232,7 +232,7 @@ async def test_a_group_is_deleted_or_the_reason_told(broker: FakeBroker, groups:
     assert list(groups.groups) == ["busy"]
 
 
-async def test_offsets_are_deleted_or_the_reason_told(broker: FakeBroker, groups: FakeGroups) -> None:
+async def test_offsets_are_deleted_or_the_reason_reported(broker: FakeBroker, groups: FakeGroups) -> None:
     reader = FakeMember("m", "client", {"read": (0,)})
     groups.groups["g"] = FakeGroup(members=[reader], offsets={T0: 5, T1: 6, TopicPartition("read", 0): 7})
     async with client_of(broker) as cluster:

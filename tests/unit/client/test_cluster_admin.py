@@ -89,7 +89,7 @@ async def test_the_state_tells_who_runs_and_who_is_drained(broker: FakeBroker) -
     assert broker.asked(ApiKey.DESCRIBE_CLUSTER)[0].include_fenced_brokers
 
 
-async def test_results_of_elections_are_told_for_each_partition(broker: FakeBroker) -> None:
+async def test_results_of_elections_are_shown_for_each_partition(broker: FakeBroker) -> None:
     results = [PartitionResult(0), PartitionResult(1, ErrorCode.ELECTION_NOT_NEEDED, None)]
     broker.scripts[ApiKey.ELECT_LEADERS] = answering(
         ElectLeadersResponse(replica_election_results=[ReplicaElectionResult("t", results)])

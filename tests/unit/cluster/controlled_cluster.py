@@ -200,7 +200,7 @@ class ControlledCluster:
             assert set(after.isr_ids()) <= replicas, f"who is in sync is a replica: {after}"
             assert {member.broker for member in after.elr} <= replicas, f"who is eligible is a replica: {after}"
             assert set(after.adding) | set(after.removing) <= replicas
-            assert after.isr or after.elr, f"somebody holds what was acknowledged: {after}"
+            assert after.isr or after.elr, f"a replica holds what was acknowledged: {after}"
             if before is not None:
                 assert after.leader_epoch >= before.leader_epoch, f"no epoch goes back: {before} {after}"
             if after.leader is not None and after.leader_incarnation is not None:

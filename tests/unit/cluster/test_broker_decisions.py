@@ -167,7 +167,7 @@ def test_cls_9_an_election_raises_the_epoch_and_names_the_new_incarnation() -> N
     assert list(plan_own_elections(elected, broker)) == []
 
 
-def test_cls_10_a_process_that_was_replaced_elects_nobody() -> None:
+def test_cls_10_a_process_that_was_replaced_elects_no_leader() -> None:
     store = FollowedStore([1])
     store.commit(puts(topic("t", 1), partition(1, 0)))
     store.put_broker(1, incarnation=11)
@@ -187,7 +187,7 @@ def test_elections_fit_the_stores_commits() -> None:
     assert partition_key(partitions[0].topic_id, 249) in plans[2].puts
 
 
-def test_a_starting_broker_leaves_the_election_to_others_while_somebody_else_is_eligible() -> None:
+def test_a_starting_broker_leaves_the_election_to_others_while_another_replica_is_eligible() -> None:
     mine, other = Member(BrokerId(1), Incarnation(10)), Member(BrokerId(2), Incarnation(20))
     record = replace(partition(1, 0), replicas=(BrokerId(1), BrokerId(2)), elr=(mine, other))
     assert not needs_own_election(record, _broker()), "the other one holds everything acknowledged"

@@ -94,7 +94,7 @@ def test_leaders_come_back_when_a_candidate_returns() -> None:
     assert (cluster.partition().leader, cluster.partition().leader_epoch) == (3, epoch + 1)
 
 
-def test_an_eligible_replica_leads_when_nobody_in_sync_is_left() -> None:
+def test_an_eligible_replica_leads_when_none_in_sync_is_left() -> None:
     cluster = _cluster()
     cluster.stop(1)
     cluster.stop(2)
@@ -106,7 +106,7 @@ def test_an_eligible_replica_leads_when_nobody_in_sync_is_left() -> None:
     assert (cluster.partition().leader, cluster.partition().isr_ids()) == (2, [2])
 
 
-def test_cls_11_nobody_incomplete_leads_unless_the_topic_says_so() -> None:
+def test_cls_11_no_incomplete_replica_leads_unless_the_topic_says_so() -> None:
     cluster = _cluster()
     for broker in (1, 2, 3):
         cluster.start(broker, clean=False)
@@ -123,7 +123,7 @@ def test_cls_11_nobody_incomplete_leads_unless_the_topic_says_so() -> None:
     assert {live_key(broker) for broker in (_ONE, _TWO, _THREE)} <= set(plan.commit.compares)
 
 
-def test_cls_11_no_unclean_election_while_somebody_complete_may_return() -> None:
+def test_cls_11_no_unclean_election_while_a_complete_replica_may_return() -> None:
     cluster = _cluster(unclean_leader_election_enable="true")
     cluster.stop(1)
     cluster.stop(2)
@@ -181,7 +181,7 @@ def test_cls_11_the_last_one_in_sync_leads_again_with_its_own_logs_and_that_is_m
     assert (decision.after.leader, decision.is_unclean) == (1, True)
 
 
-def test_somebody_else_who_was_complete_keeps_a_lossy_holder_from_leading() -> None:
+def test_another_replica_that_was_complete_keeps_a_lossy_holder_from_leading() -> None:
     cluster = _cluster()
     cluster.stop(3)
     cluster.settle()
@@ -236,7 +236,7 @@ def test_who_has_died_meanwhile_is_not_elected() -> None:
     assert cluster.partition().leader == 3
 
 
-def test_cls_25_decisions_are_committed_in_portions_that_fit() -> None:
+def test_cls_25_decisions_are_committed_in_batches_that_fit() -> None:
     cluster = ControlledCluster({1: "a", 2: "b", 3: "c"})
     for number in range(3):
         cluster.make_topic(f"t{number}", [(1, 2, 3)] * 90)
@@ -249,7 +249,7 @@ def test_cls_25_decisions_are_committed_in_portions_that_fit() -> None:
     assert all(cluster.offer(plan.commit) for plan in plans), "one round's plans do not stand in each other's way"
 
 
-def test_cls_25_many_brokers_make_portions_smaller() -> None:
+def test_cls_25_many_brokers_make_batches_smaller() -> None:
     cluster = ControlledCluster(dict.fromkeys(range(40)))
     cluster.make_topic("t", [(broker, (broker + 1) % 40) for broker in range(40)] * 2)
     for broker in range(0, 40, 2):
@@ -392,7 +392,7 @@ def test_leaders_go_back_to_the_first_replica_when_too_many_have_strayed() -> No
     assert {partition.leader_epoch for _, partition in cluster.partitions()} == {2}
 
 
-def test_leaders_are_not_brought_back_to_a_draining_broker_nor_while_somebody_is_waited_for() -> None:
+def test_leaders_are_not_brought_back_to_a_draining_broker_nor_while_a_broker_is_waited_for() -> None:
     cluster = _cluster()
     cluster.stop(1)
     cluster.settle()

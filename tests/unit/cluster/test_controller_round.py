@@ -80,5 +80,5 @@ def test_a_round_is_asked_for_by_brokers_and_leaders_but_not_by_every_in_sync_se
     assert not asks_for_round(ImageDelta(1, partitions=(PartitionChange("t", moving, None),)))
     offline = replace(after, leader=None)
     assert asks_for_round(ImageDelta(1, partitions=(PartitionChange("t", after, offline),)))
-    told = replace(offline, log_ends=(LogEnd(BrokerId(2), after.isr[0].incarnation, LeaderEpoch(1), 7),))
-    assert not asks_for_round(ImageDelta(1, partitions=(PartitionChange("t", offline, told),))), "only log ends"
+    reported = replace(offline, log_ends=(LogEnd(BrokerId(2), after.isr[0].incarnation, LeaderEpoch(1), 7),))
+    assert not asks_for_round(ImageDelta(1, partitions=(PartitionChange("t", offline, reported),))), "only log ends"

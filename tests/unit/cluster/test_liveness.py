@@ -85,7 +85,7 @@ def test_of_two_that_want_the_role_one_gets_it() -> None:
     assert [plan is not None and cluster.offer(plan) for plan in plans] == [True, False]
 
 
-def test_cls_18_nobody_is_fenced_in_the_first_lease_of_a_controller() -> None:
+def test_cls_18_no_broker_is_fenced_in_the_first_lease_of_a_controller() -> None:
     guard = FencingGuard(lease_ms=3_000, now_ms=10_000, per_second=5)
     assert guard.check({_ONE}, 12_999) == frozenset()
     assert guard.next_check_at_ms({_ONE}, 12_999) == 13_000

@@ -16,7 +16,7 @@ def _member(cluster: ControlledCluster, broker: int) -> Member:
 
 
 def _without_power(*replicas: int) -> ControlledCluster:
-    """All replicas of t-0 lost power and are back; nobody has proof that it lost nothing."""
+    """All replicas of t-0 lost power and are back; none has proof that it lost nothing."""
     cluster = ControlledCluster({1: "a", 2: "b", 3: "c"})
     cluster.make_topic("t", [replicas], {"min.insync.replicas": "2"})
     for broker in replicas:
@@ -48,7 +48,7 @@ def _chosen(cluster: ControlledCluster) -> int | None:
     return decision.after.leader
 
 
-def test_every_replica_that_is_alive_is_asked_once_when_nobody_complete_is_left() -> None:
+def test_every_replica_that_is_alive_is_asked_once_when_no_complete_one_is_left() -> None:
     cluster = _without_power(1, 2, 3)
     assert cluster.partition().leader is None
     assert _asked(cluster, 2) == [cluster.partition()]
@@ -61,7 +61,7 @@ def test_every_replica_that_is_alive_is_asked_once_when_nobody_complete_is_left(
     assert [end.offset for end in cluster.partition().log_ends] == [4]
 
 
-def test_nobody_is_asked_while_somebody_leads_or_may_be_elected_or_is_the_only_replica() -> None:
+def test_no_broker_is_asked_while_one_leads_or_may_be_elected_or_is_the_only_replica() -> None:
     cluster = ControlledCluster({1: "a", 2: "b", 3: "c"})
     cluster.make_topic("t", [(1, 2)], {"min.insync.replicas": "2"})
     assert _asked(cluster, 1) == []
@@ -99,7 +99,7 @@ def test_an_unclean_election_takes_the_log_that_goes_furthest(ends: dict[int, tu
     assert _chosen(cluster) == expected
 
 
-def test_as_long_as_somebody_has_not_spoken_log_ends_decide_nothing() -> None:
+def test_as_long_as_one_replica_has_not_reported_log_ends_decide_nothing() -> None:
     cluster = _without_power(1, 2, 3)
     _report(cluster, 2, 0, 9)
     assert _chosen(cluster) == 1

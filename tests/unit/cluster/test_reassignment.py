@@ -55,7 +55,7 @@ def test_a_move_adds_first_and_removes_when_all_added_are_in_sync() -> None:
     assert (partition.adding, partition.removing) == ((4, 5), (1, 2))
     assert (wished_replicas(partition), earlier_replicas(partition)) == ((4, 5, 3), (3, 1, 2))
     assert (partition.leader, partition.leader_epoch) == (1, 0)
-    assert cluster.round() == [], "nobody was added yet in sync"
+    assert cluster.round() == [], "none was added yet in sync"
     shown = Reassignment("t", 0, partition.replicas, partition.adding, partition.removing)
     assert list(list_reassignments(cluster.image)) == [shown]
     cluster.catch_up()

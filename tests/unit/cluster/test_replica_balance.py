@@ -58,7 +58,7 @@ def test_brokers_that_are_no_places_any_more_are_left_alone() -> None:
     assert Counter(replicas[1] for replicas in after.values()) == {1: 1, 2: 1, 3: 1, 4: 1}
 
 
-def test_an_emptied_brokers_leaderships_go_to_whoever_leads_least() -> None:
+def test_an_emptied_brokers_leaderships_go_to_the_one_that_leads_least() -> None:
     chosen = place_partitions(_SITES, count=12, replication_factor=2)
     placed = {TopicPartition("t", index): replicas for index, replicas in enumerate(chosen)}
     moves = plan_emptying(placed, BrokerId(1), _SITES[1:])

@@ -49,7 +49,7 @@ def test_cls_40_who_leaves_while_too_few_are_in_sync_stays_eligible_and_may_lead
     assert (later.leader, later.isr, later.elr) == (2, (member(2),), (member(1), member(3)))
 
 
-def test_cls_40_nobody_is_eligible_once_enough_are_in_sync_again() -> None:
+def test_cls_40_no_replica_is_eligible_once_enough_are_in_sync_again() -> None:
     alone = replace(PARTITION, isr=(member(1),), elr=(member(2), member(3)))
     stored = store_in_sync(alone, {member(1), member(3)}, min_in_sync=2)
     assert (stored.isr, stored.elr, stored.leader_epoch) == ((member(1), member(3)), (), 5)
@@ -66,7 +66,7 @@ def test_a_restarted_process_counts_only_if_nothing_was_lost() -> None:
     assert live_member(member(3), clean) is None
 
 
-def test_without_anybody_complete_nobody_leads_and_the_sets_are_kept() -> None:
+def test_without_a_complete_replica_none_leads_and_the_sets_are_kept() -> None:
     election = elect_leader(PARTITION, {}, 2)
     assert (election.partition.leader, election.partition.leader_epoch) == (None, 6)
     assert election.partition.isr == PARTITION.isr
@@ -98,7 +98,7 @@ def test_an_unclean_election_ranks_candidates_by_what_they_probably_hold() -> No
     wiped = everybody | restarted(1, has_logs=False)
     assert choose(wiped) == 3, "the last one to leave"
     assert choose(wiped | restarted(3, has_logs=False)) == 2
-    assert choose(restarted(1, has_logs=False)) == 1, "an empty disk is better than nobody, where that is allowed"
+    assert choose(restarted(1, has_logs=False)) == 1, "an empty disk is better than no leader, where that is allowed"
     never = replace(alone, last_in_sync=())
     election = elect_leader(never, restarted(1, has_logs=False) | restarted(2, has_logs=True), 2, unclean_allowed=True)
     assert election.partition.leader == 2

@@ -82,7 +82,7 @@ def test_entries_of_earlier_processes_go_too() -> None:
     assert _resign(cluster, 2).isr_ids() == [1, 3]
 
 
-def test_an_eligible_copy_leads_where_nobody_else_is_in_sync() -> None:
+def test_an_eligible_copy_leads_where_no_other_is_in_sync() -> None:
     cluster = _cluster()
     _keep_in_sync(cluster, 1)
     assert {entry.broker for entry in cluster.partition().elr} == {2, 3}
@@ -115,7 +115,7 @@ def test_a_restarted_copy_counts_only_if_it_lost_nothing() -> None:
     assert _resign(cluster, 1).leader == 3
 
 
-def test_who_leaves_leads_only_where_nobody_stays() -> None:
+def test_who_leaves_leads_only_where_none_stays() -> None:
     cluster = _cluster()
     cluster.show(2, leaving=True)
     assert _resign(cluster, 1).leader == 3

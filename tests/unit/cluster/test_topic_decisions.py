@@ -247,7 +247,7 @@ def test_changed_configs_keep_everything_else() -> None:
     assert after.id == before.id
 
 
-def test_a_topic_of_one_portion_is_one_commit() -> None:
+def test_a_topic_of_one_batch_is_one_commit() -> None:
     plan = plan_topic(_design(FollowedStore([1]), partition_count=100))
     assert isinstance(plan, CommitPlan)
     assert len(plan.puts) == 101

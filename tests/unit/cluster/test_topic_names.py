@@ -29,7 +29,7 @@ def test_allowed_names_pass(name: str) -> None:
         ("٣", "only ASCII letters"),
     ],
 )
-def test_a_refused_name_is_told_which_rule_it_breaks(name: str, sentence: str) -> None:
+def test_a_refused_name_is_answered_with_the_rule_it_breaks(name: str, sentence: str) -> None:
     with pytest.raises(ApiError, match=sentence) as caught:
         check_topic_name(name)
     assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION

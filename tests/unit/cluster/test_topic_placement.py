@@ -200,7 +200,7 @@ def test_cls_47_an_assignment_to_too_many_brokers_is_refused() -> None:
     _refused(cluster, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "at most 40 brokers", assignments=assignments)
 
 
-def test_when_nobody_has_shown_itself_all_registered_brokers_count() -> None:
+def test_when_no_broker_has_shown_itself_all_registered_brokers_count() -> None:
     cluster = ControlledCluster({1: None, 2: None})
     for broker in (1, 2):
         cluster.commit(CommitPlan(deletes=(live_key(BrokerId(broker)),)))

@@ -105,7 +105,7 @@ def test_allowed_values_are_read(name: str, text: str, value: object) -> None:
         ("no.such.thing", "1", "no topic configuration named 'no.such.thing'"),
     ],
 )
-def test_a_refused_value_is_told_what_is_allowed(name: str, text: str, sentence: str) -> None:
+def test_a_refused_value_is_answered_with_what_is_allowed(name: str, text: str, sentence: str) -> None:
     with pytest.raises(ApiError) as caught:
         parse_topic_config(name, text)
     assert caught.value.code is ErrorCode.INVALID_CONFIG

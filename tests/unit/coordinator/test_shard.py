@@ -127,7 +127,7 @@ def test_a_failed_append_changes_nothing_and_tells_the_caller(refusal: ErrorCode
     assert waiter.answers == [2]
 
 
-def test_while_loading_callers_are_told_so() -> None:
+def test_while_loading_callers_get_an_error_that_says_so() -> None:
     bench = Bench(active=False)
     assert bench.get("a").code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     bench.shard.replay_loaded([NumberSet("a", 5)])
@@ -137,7 +137,7 @@ def test_while_loading_callers_are_told_so() -> None:
     assert bench.shard.next_timer_at_ms() == bench.clock.monotonic_ms() + LAPSE_MS
 
 
-def test_a_timer_fires_when_its_time_has_come_and_the_host_is_told_when() -> None:
+def test_a_timer_fires_when_its_time_has_come_and_the_host_learns_when() -> None:
     bench = Bench()
     bench.put("a", 1)
     assert bench.host.alarms[-1] == bench.clock.monotonic_ms() + LAPSE_MS

@@ -38,7 +38,7 @@ def test_in_a_classic_group_the_time_counts_from_when_it_became_empty(bench: Gro
     joined = bench.stable()
     bench.commit(member_id=joined.member_id, generation=joined.generation_id)
     pass_time(bench, 2 * RETENTION_MS, alive=joined)
-    assert bench.fetch() == 5, "somebody reads the topic"
+    assert bench.fetch() == 5, "a member reads the topic"
     bench.leave(joined)
     bench.context.advance(RETENTION_MS - SWEEP_INTERVAL_MS)
     assert bench.fetch() == 5

@@ -61,7 +61,7 @@ def test_a_classic_member_commits_with_its_generation(bench: GroupBench) -> None
     assert bench.refusal_of_commit() == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_nobody_commits_between_join_and_sync(bench: GroupBench) -> None:
+def test_no_member_commits_between_join_and_sync(bench: GroupBench) -> None:
     joined = bench.join()
     who: dict[str, Any] = {"member_id": joined.member_id, "generation": joined.generation_id}
     assert bench.refusal_of_commit(**who) == ErrorCode.REBALANCE_IN_PROGRESS
@@ -78,7 +78,7 @@ def test_a_commit_keeps_a_classic_member_alive(bench: GroupBench) -> None:
         bench.heartbeat(joined)
 
 
-def test_a_refused_commit_keeps_nobody_alive(bench: GroupBench) -> None:
+def test_a_refused_commit_keeps_no_member_alive(bench: GroupBench) -> None:
     joined = bench.stable()
     bench.context.advance(SESSION_MS - 1)
     assert bench.refusal_of_commit(member_id=joined.member_id, generation=99) != 0
@@ -108,7 +108,7 @@ def test_a_fetch_may_name_the_member_and_its_epoch(bench: GroupBench) -> None:
 
 def test_a_classic_group_does_not_look_at_who_fetches(bench: GroupBench) -> None:
     bench.stable()
-    assert bench.fetch_group(OffsetFetchRequestGroup("g", "whoever", 7, None)).topics == []
+    assert bench.fetch_group(OffsetFetchRequestGroup("g", "any-member", 7, None)).topics == []
 
 
 def test_offsets_stay_when_the_members_leave(bench: GroupBench) -> None:

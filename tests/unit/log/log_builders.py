@@ -85,7 +85,7 @@ def append(log: PartitionLog, batch: bytearray, *, leader_epoch: int = 0, now_ms
 
 
 def fill(log: PartitionLog, batches: int, *, records: int = 2, value_bytes: int = 50, leader_epoch: int = 0) -> None:
-    """Append so many batches, each a little later than the one before."""
+    """Append this many batches, each a little later than the one before."""
     for number in range(batches):
         values = [b"%d" % number * value_bytes] * records
         append(log, batch_of(*[value[:value_bytes] for value in values], timestamp_ms=NOW_MS + 10 * number),

@@ -188,7 +188,7 @@ def test_deleting_twice_and_deleting_nothing_do_no_harm() -> None:
     assert directory.remove_deleted() == 0
 
 
-def test_a_log_nobody_owns_is_kept_under_another_name() -> None:
+def test_a_log_without_owner_is_kept_under_another_name() -> None:
     disk = new_disk()
     directory = with_two_logs(disk)
     kept_as = directory.set_aside(A)
@@ -377,7 +377,7 @@ def test_a_log_that_ends_below_what_was_committed_has_not_kept_everything(by_own
         disk.open(f"data/logs/a-0/{last.name}").truncate(last.size - 1)
     again = start(disk)
     assert again.failures == {}
-    assert again.started_kept == by_owner, "what the owner cut off is written down and nobody misses it"
+    assert again.started_kept == by_owner, "what the owner cut off is written down and not missed"
 
 
 def test_a_directory_with_a_log_that_was_damaged_past_its_recovery_point_did_not_start_whole() -> None:
@@ -393,7 +393,7 @@ def test_a_directory_with_a_log_that_was_damaged_past_its_recovery_point_did_not
     assert again.failures == {}
     assert not again.started_whole
     assert again.started_kept, "a power loss may take as much: nothing flushed is missing"
-    assert not start(disk).started_kept, "a start that nobody heard of has cut it meanwhile: who knows what else"
+    assert not start(disk).started_kept, "a start that was not noted has cut it meanwhile: who knows what else"
 
 
 def damaged_disk() -> SimDisk:

@@ -348,7 +348,7 @@ def test_truncating_at_the_end_forgets_epochs_that_wrote_nothing() -> None:
     assert log.end_offset == 6
 
 
-def test_truncating_below_everything_starts_anew_there() -> None:
+def test_truncating_below_everything_restarts_there() -> None:
     log = open_log(new_disk())
     log.truncate_fully_and_start_at(100, now_ms=NOW_MS)
     fill(log, 20)
@@ -357,7 +357,7 @@ def test_truncating_below_everything_starts_anew_there() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_starting_anew_is_durable_at_once(seed: int) -> None:
+def test_a_restart_elsewhere_is_durable_at_once(seed: int) -> None:
     disk = new_disk(seed)
     log = open_log(disk)
     fill(log, 20)

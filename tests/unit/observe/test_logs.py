@@ -138,7 +138,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, object]]:
     return [(entry.getMessage(), getattr(entry, "count", None)) for entry in caplog.records]
 
 
-def test_repeats_of_a_kind_are_counted_and_told_in_the_next_interval(caplog: pytest.LogCaptureFixture) -> None:
+def test_repeats_of_a_kind_are_counted_and_reported_in_the_next_interval(caplog: pytest.LogCaptureFixture) -> None:
     clock = HandClock()
     logs = throttle(clock, interval_ms=1_000)
     for _ in range(5):

@@ -271,7 +271,7 @@ def test_what_the_log_no_longer_has_is_passed_over(log_start: int) -> None:
     assert queue.acquire("bob", 1, NOW) == [Delivery(max(10, log_start), max(10, log_start), 1)]
 
 
-def test_what_is_filtered_out_moves_the_start_though_nobody_consumes() -> None:
+def test_what_is_filtered_out_moves_the_start_though_no_client_consumes() -> None:
     queue = engine()
     assert queue.admit(10, FILTERED) == 0
     assert queue.admit(5) == 10

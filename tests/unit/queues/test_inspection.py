@@ -66,7 +66,7 @@ def test_a_page_shows_what_is_not_finished_and_changes_nothing() -> None:
     assert queue.snapshot().record == before
 
 
-def test_a_full_window_is_told_with_who_holds_it() -> None:
+def test_a_full_window_is_reported_with_who_holds_it() -> None:
     queue = engine(window_max=4)
     assert why_nothing_is_delivered(queue, NOW) is None
     queue.acquire("ann", 3, NOW)
@@ -81,7 +81,7 @@ def test_a_full_window_is_told_with_who_holds_it() -> None:
     assert why_nothing_is_delivered(queue, NOW) is None
 
 
-def test_too_many_outside_of_the_window_are_told() -> None:
+def test_too_many_outside_of_the_window_are_reported() -> None:
     queue = engine(strays_max=2)
     queue.acquire("ann", 2, NOW)
     queue.settle("ann", [Settlement(0, 1, Verdict.RELEASE)], NOW)

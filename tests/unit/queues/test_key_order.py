@@ -31,7 +31,7 @@ def test_a_released_message_goes_before_the_rest_of_its_key() -> None:
     assert not order.released(99), "a message without a key has no place here"
 
 
-def test_at_the_bound_nothing_more_is_parked_and_the_reason_is_told() -> None:
+def test_at_the_bound_nothing_more_is_parked_and_the_reason_is_named() -> None:
     order = KeyOrder(parked_max=2)
     assert order.take_new(0, [A, A, A, A, B], 10) == ([0], 3)
     assert (order.is_full, order.busiest()) == (True, (A, 2))

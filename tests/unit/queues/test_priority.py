@@ -23,7 +23,7 @@ def test_every_eighth_delivery_goes_to_the_oldest_that_was_overtaken_and_has_wai
     assert 0 not in column.take(20, NOTHING), "what has not waited long is not preferred"
 
 
-def test_the_adversary_starves_nobody() -> None:
+def test_the_adversary_starves_no_message() -> None:
     """Level 9 is absent whenever a fair delivery is due, level 0 is endless: level 4 still comes at the eighth."""
     column = PriorityColumn(0)
     column.extend(bytes((4,)) + bytes((0,)) * 5_000)

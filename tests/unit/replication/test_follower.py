@@ -77,12 +77,12 @@ def test_a_cut_below_the_high_watermark_says_so() -> None:
     assert take(FetchAnswer(diverging=EpochEnd(5, 14)), log, high_watermark=15) == TruncateTo(14, loses_committed=True)
 
 
-def test_a_log_whose_next_record_is_gone_at_the_leader_starts_anew() -> None:
+def test_a_log_whose_next_record_is_gone_at_the_leader_starts_again() -> None:
     log = Log(20, EpochCache([(3, 0)]))
     assert take(FetchAnswer(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=50), log) == StartAt(50)
 
 
-def test_an_empty_log_that_ends_after_its_leaders_starts_anew_too() -> None:
+def test_an_empty_log_that_ends_after_its_leaders_starts_again_too() -> None:
     log = Log(20, EpochCache())
     log.log_start_offset = 20
     assert take(FetchAnswer(ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=5), log) == StartAt(5)

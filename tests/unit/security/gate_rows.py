@@ -255,4 +255,4 @@ def cluster_rows() -> Iterator[Row]:
 
 ROWS = (*topic_rows(), *group_rows(), *transaction_rows(), *config_rows(), *cluster_rows())
 LISTING = frozenset({ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER})
-"""APIs that refuse nobody, and show to each client what it may see."""
+"""APIs that refuse no client, and show to each client what it may see."""

@@ -202,7 +202,7 @@ def test_a_stored_credential_knows_its_password_and_hides_its_keys(mechanism: Sc
 
 @settings(max_examples=300, deadline=None)
 @given(first=st.binary(max_size=200), final=st.binary(max_size=200))
-def test_any_bytes_are_answered_or_refused_and_let_nobody_in(first: bytes, final: bytes) -> None:
+def test_any_bytes_are_answered_or_refused_and_let_no_client_in(first: bytes, final: bytes) -> None:
     server = ScramServer(ScramMechanism.SHA_256, lambda user: None, DECOYS, "nonce")
     for step, message in ((server.first, first), (server.final, final)):
         with contextlib.suppress(AuthenticationRefused):

@@ -1,4 +1,4 @@
-"""The real world is refused to a simulation, and to nobody else in the same process."""
+"""The real world is refused to a simulation, and to nothing else in the same process."""
 
 import contextlib
 import os

@@ -79,7 +79,7 @@ def test_an_unknown_message_may_be_there_or_not() -> None:
         assert history.judge() == []
 
 
-def test_an_unknown_message_that_somebody_read_must_stay() -> None:
+def test_an_unknown_message_that_was_read_must_stay() -> None:
     history = History()
     first, second = sent(history, 2)
     history.saw("r", P, [at(0, first)])
@@ -159,7 +159,7 @@ def test_a_refused_message_that_only_a_reader_was_given_is_an_aborted_read_as_we
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x00", b"orders-0/p/0:other", value_of(Name(P, "p", 0))[:-1] + b"\x00"])
-def test_content_nobody_sent_is_strange(damage: bytes) -> None:
+def test_content_that_was_never_sent_is_strange(damage: bytes) -> None:
     history = History()
     sent(history, 1)
     history.final(P, [ReadMessage(0, damage)])

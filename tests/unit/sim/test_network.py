@@ -150,7 +150,7 @@ def test_both_ends_know_their_names(world: SimWorld) -> None:
     assert pair.far.transport.get_extra_info("peername") == pair.near.transport.get_extra_info("sockname")
 
 
-def test_nobody_listening_refuses_and_an_unknown_name_is_not_found(world: SimWorld) -> None:
+def test_a_port_without_listener_refuses_and_an_unknown_name_is_not_found(world: SimWorld) -> None:
     host = world.add_host("a")
     with pytest.raises(ConnectionRefusedError):
         world.run_process(host, lambda: connecting(world, host, "a", 1))
@@ -162,7 +162,7 @@ def test_a_port_can_be_listened_on_only_once_and_only_on_a_machine_of_ones_own(w
     host = world.add_host("a")
 
     async def listen() -> None:
-        # As with SO_REUSEADDR: several may hold the port while nobody listens.
+        # As with SO_REUSEADDR: several may hold the port while none listens.
         first, second = host.network.bind("a", 5), host.network.bind("a", 5)
         server = await asyncio.get_running_loop().create_server(Recorder, sock=cast(socket.socket, second))
         with pytest.raises(OSError, match="already in use"):
@@ -192,7 +192,7 @@ def test_a_bound_port_refuses_until_it_is_served(world: SimWorld) -> None:
     assert world.run_process(client, lambda: connecting(world, client, "server", PORT))
 
 
-def test_a_refused_port_answers_as_if_nobody_listened(world: SimWorld) -> None:
+def test_a_refused_port_answers_as_if_none_listened(world: SimWorld) -> None:
     world.network.refuse("server", PORT)
     pair = Pair(world)
     assert isinstance(pair.failures[0], ConnectionRefusedError)

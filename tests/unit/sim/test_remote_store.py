@@ -120,7 +120,7 @@ def test_reads_and_watches_of_an_unreachable_store_fail_as_unavailable(world: Si
     assert run(world, lambda store: store.get("k")) is None
 
 
-def test_a_watch_from_a_forgotten_revision_is_told_so(world: SimWorld) -> None:
+def test_a_watch_from_a_forgotten_revision_is_refused(world: SimWorld) -> None:
     async def talk(store: MetaStore) -> None:
         await store.commit({}, {"k": b"1"})
         world.store_server.state.compact()
@@ -131,7 +131,7 @@ def test_a_watch_from_a_forgotten_revision_is_told_so(world: SimWorld) -> None:
         run(world, talk)
 
 
-def test_a_lease_ends_by_the_stores_clock_although_nobody_asks(world: SimWorld) -> None:
+def test_a_lease_ends_by_the_stores_clock_although_no_caller_asks(world: SimWorld) -> None:
     seen: list[tuple[int, int]] = []
 
     async def hold(store: MetaStore) -> None:

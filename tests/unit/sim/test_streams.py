@@ -159,7 +159,7 @@ async def writing_to_a_closed_peer_breaks_the_connection() -> object:
     return lost
 
 
-async def nobody_listens_any_more() -> object:
+async def a_server_that_listens_no_more() -> object:
     server, near, far = await connected()
     port = server.sockets[0].getsockname()[1]
     server.close()
@@ -201,7 +201,7 @@ PROGRAMS: list[Program] = [
     a_reader_that_pauses_holds_the_writer_back,
     a_paused_reader_does_not_learn_of_the_end,
     writing_to_a_closed_peer_breaks_the_connection,
-    nobody_listens_any_more,
+    a_server_that_listens_no_more,
     a_port_is_taken_before_it_is_served,
 ]
 

@@ -125,17 +125,17 @@ def test_a_crash_between_a_threads_work_and_its_result_leaves_the_work_done() ->
     for seed in range(30):
         with SimWorld(seed) as world:
             host = world.add_host("a")
-            told: list[str] = []
+            seen: list[str] = []
 
-            async def main(host: SimHost = host, told: list[str] = told) -> None:
+            async def main(host: SimHost = host, seen: list[str] = seen) -> None:
                 host.disk.make_directory("d")
                 await asyncio.to_thread(host.disk.replace_file, "d/f", b"x")
-                told.append("done")
+                seen.append("done")
 
             host.start(main)
             world.run_for(1)
             host.crash(power_loss=False)
-            outcomes.add((host.disk.exists("d/f"), bool(told)))
+            outcomes.add((host.disk.exists("d/f"), bool(seen)))
     assert outcomes >= {(False, False), (True, False)}
     assert (False, True) not in outcomes
 
@@ -379,7 +379,7 @@ def test_a_stalled_disk_holds_the_work_of_threads_and_nothing_else() -> None:
         assert 5_000 <= after_ms < 5_100
 
 
-def test_judges_are_told_of_turns_and_of_crashes() -> None:
+def test_judges_hear_of_turns_and_of_crashes() -> None:
     with SimWorld(1) as world:
         host = world.add_host("a")
         turns: list[str] = []

@@ -46,12 +46,12 @@ def test_few_messages_are_held_back_until_there_are_enough() -> None:
     assert not patience.holds_back(10, 1)
 
 
-def test_nobody_is_held_back_longer_than_the_delay() -> None:
+def test_no_partition_is_held_back_longer_than_the_delay() -> None:
     patience = Patience(10, 1000)
     assert patience.holds_back(1, 5000)
     assert patience.holds_back(2, 5999)
     assert not patience.holds_back(2, 6000)
-    assert patience.holds_back(2, 6001), "the next ones wait anew"
+    assert patience.holds_back(2, 6001), "the next ones wait again"
 
 
 def test_no_messages_are_not_waited_for() -> None:

@@ -95,7 +95,7 @@ def test_columns_come_in_the_order_asked_for() -> None:
     assert rows(found) == [{"offset": 0, "value": b"v"}]
 
 
-def test_kinds_of_timestamps_are_told_batch_by_batch() -> None:
+def test_kinds_of_timestamps_are_recognised_batch_by_batch() -> None:
     raw = build_batch([(5, None, b"a", ())]) + build_batch(
         [(6, None, b"b", ())], base_offset=1, attributes=LOG_APPEND_TIME_BIT
     )

@@ -21,7 +21,7 @@ KeyError: 'amount'
 """
 
 
-def test_an_exception_of_ours_is_told_in_its_own_words() -> None:
+def test_an_exception_of_ours_is_reported_in_its_own_words() -> None:
     assert failure_text(RuntimeError(FROM_PYTHON)) == "orders/0: offsets 5 to 7 are gone; start from earliest"
 
 
@@ -29,12 +29,12 @@ def test_an_exception_of_others_keeps_its_kind_and_the_last_one_counts() -> None
     assert failure_text(RuntimeError(FROM_A_USER)) == "KeyError: 'amount'"
 
 
-def test_without_a_trace_the_words_of_the_cause_are_told() -> None:
+def test_without_a_trace_the_words_of_the_cause_are_reported() -> None:
     text = "[STREAM_FAILED] Query [id = 1] terminated with exception: the disk is full SQLSTATE: XXKST\n at x(Y)"
     assert failure_text(RuntimeError(text)) == "the disk is full"
 
 
-def test_anything_else_is_told_by_its_first_line_or_its_kind() -> None:
+def test_anything_else_is_reported_by_its_first_line_or_its_kind() -> None:
     assert failure_text(RuntimeError("\n[PATH_NOT_FOUND] no such path. SQLSTATE: 42K03\n more")) == (
         "[PATH_NOT_FOUND] no such path."
     )

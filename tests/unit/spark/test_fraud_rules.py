@@ -9,20 +9,20 @@ LIMITS = FraudLimits(velocity_payments=3, velocity_seconds=10, amount_max=1_000.
 
 
 def judged(*payments: tuple[float, float], limits: FraudLimits = LIMITS) -> list[list[str]]:
-    """The rules told for each payment of (second, amount)."""
-    history, told = CardHistory(), []
+    """The rules broken by each payment of (second, amount)."""
+    history, broken = CardHistory(), []
     for number, (second, amount) in enumerate(payments):
         history, alerts = judge(history, Payment(f"p{number}", int(second * 1000), amount), limits)
-        told.append([alert.rule for alert in alerts])
-    return told
+        broken.append([alert.rule for alert in alerts])
+    return broken
 
 
-def test_velocity_is_told_at_the_payment_that_is_one_too_many_and_once_for_a_burst() -> None:
+def test_velocity_is_reported_at_the_payment_that_is_one_too_many_and_once_for_a_burst() -> None:
     burst = [(second, 5.0) for second in (0, 1, 2, 3, 4, 13)]
     assert judged(*burst) == [[], [], ["velocity"], [], [], []]
 
 
-def test_a_card_that_was_quiet_for_long_enough_is_told_again() -> None:
+def test_a_card_that_was_quiet_for_long_enough_is_reported_again() -> None:
     bursts = [(second, 5.0) for second in (0, 1, 2, 30, 31, 32)]
     assert judged(*bursts) == [[], [], ["velocity"], [], [], ["velocity"]]
 
@@ -35,7 +35,7 @@ def test_a_late_payment_counts_with_those_around_its_own_time() -> None:
     assert judged((0, 5.0), (4, 5.0), (2, 5.0)) == [[], [], ["velocity"]]
 
 
-def test_an_amount_above_the_limit_is_told_at_once() -> None:
+def test_an_amount_above_the_limit_is_reported_at_once() -> None:
     assert judged((0, 1_000.0), (100, 1_000.01)) == [[], ["amount"]]
 
 

@@ -1,4 +1,4 @@
-"""Progress in a consumer group: told when it changes, and never a reason for a stream to stop."""
+"""Progress in a consumer group: committed when it changes, and never a reason for a stream to stop."""
 
 import logging
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ async def test_without_a_group_nothing_is_committed(committed: list[dict[TopicPa
     assert committed == []
 
 
-async def test_a_refusal_is_told_once_and_the_stream_goes_on(
+async def test_a_refusal_is_reported_once_and_the_stream_goes_on(
     committed: list[dict[TopicPartition, int]], caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = Cluster(parse_bootstrap("127.0.0.1:1"))

@@ -150,7 +150,7 @@ def test_a_compaction_that_meets_a_broken_file_or_log_says_so(table: LakeTable) 
         table.compact(files_min=2, target_bytes=1 << 20)
 
 
-def test_a_delta_log_that_cannot_be_read_is_told_by_the_compaction(tmp_path: Path) -> None:
+def test_a_delta_log_that_cannot_be_read_is_reported_by_the_compaction(tmp_path: Path) -> None:
     table = open_table(str(tmp_path / "table"), "delta")
     table.prepare(SCHEMA, "date")
     for entry in Path(table.path, "_delta_log").glob("*.json"):

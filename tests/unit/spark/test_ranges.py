@@ -58,7 +58,7 @@ def test_new_partitions_are_read_from_their_start() -> None:
     assert ranges_between(start, StreamOffsets({A0: 5, A1: 3})) == [OffsetRange(A1, 0, 3)]
 
 
-def test_a_topic_made_anew_is_read_from_its_start() -> None:
+def test_a_recreated_topic_is_read_from_its_start() -> None:
     start = StreamOffsets({A0: 5}, {"a": "old"})
     assert ranges_between(start, StreamOffsets({A0: 7}, {"a": "new"})) == [OffsetRange(A0, 0, 7)]
     assert ranges_between(start, StreamOffsets({A0: 7}, {"a": "old"})) == [OffsetRange(A0, 5, 7)]

@@ -33,8 +33,8 @@ def test_a_partition_that_is_not_seen_keeps_its_place_as_long_as_its_topic_is_th
     start = StreamOffsets({A0: 5, A1: 7, B0: 1}, {"a": "x", "b": "z"})
     seen = StreamOffsets({A0: 6}, {"a": "x"})
     assert seen.with_unseen_of(start) == StreamOffsets({A0: 6, A1: 7}, {"a": "x"})
-    anew = StreamOffsets({A0: 6}, {"a": "y"})
-    assert anew.with_unseen_of(start) == anew
+    recreated = StreamOffsets({A0: 6}, {"a": "y"})
+    assert recreated.with_unseen_of(start) == recreated
 
 
 def test_a_target_is_cut_to_what_is_still_there() -> None:

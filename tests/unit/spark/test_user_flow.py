@@ -33,7 +33,7 @@ def test_a_file_tells_its_flows_in_order_with_what_they_read_and_write(tmp_path:
     ]
 
 
-def test_a_file_without_flows_is_told_what_to_write(tmp_path: Path) -> None:
+def test_a_file_without_flows_is_answered_with_what_to_write(tmp_path: Path) -> None:
     with pytest.raises(PipelineFileError, match=r"has no flow; write a function .* @flow\(reads=TOPIC, writes=TOPIC\)"):
         load_flows(written(tmp_path, "x = 1\n"))
     with pytest.raises(PipelineFileError, match="there is no file"):
@@ -50,7 +50,7 @@ def test_a_file_without_flows_is_told_what_to_write(tmp_path: Path) -> None:
         ("{}['amount']", "KeyError: 'amount'"),
     ],
 )
-def test_a_file_that_fails_when_it_is_loaded_is_told_its_line_and_the_error(
+def test_a_file_that_fails_when_it_is_loaded_is_reported_with_its_line_and_the_error(
     tmp_path: Path, line: str, said: str
 ) -> None:
     path = written(tmp_path, f"{GOOD}\n{line}\n")

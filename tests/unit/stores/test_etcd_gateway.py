@@ -46,9 +46,9 @@ async def _refusal(server: ScriptedServer) -> str:
 
 @pytest.mark.parametrize("version", ["3.3.27", "2.3.8", "3.5.0", "3.5.1", "3.5.2"])
 async def test_versions_that_cannot_be_relied_on_are_refused(version: str) -> None:
-    told = await _refusal(ScriptedServer(lambda _: ok(), (200, {"etcdserver": version})))
-    assert version in told
-    assert "3.5.0 to 3.5.2 can lose or contradict" in told or "needs 3.4 or newer" in told
+    message = await _refusal(ScriptedServer(lambda _: ok(), (200, {"etcdserver": version})))
+    assert version in message
+    assert "3.5.0 to 3.5.2 can lose or contradict" in message or "needs 3.4 or newer" in message
 
 
 @pytest.mark.parametrize("version", ["3.4.0", "3.4.23", "3.5.3", "3.6.9", "3.6.0-rc.1", "3.7.1", "4.0.0"])
@@ -64,11 +64,11 @@ async def test_a_web_server_that_is_not_etcd_is_refused(body: object) -> None:
 
 
 async def test_something_that_speaks_no_http_is_refused() -> None:
-    told = await _refusal(
+    message = await _refusal(
         ScriptedServer(lambda _: ok(), Raw(b"\x00\x00\x12\x04\x00\x00\x00\x00\x00", then_close=False))
     )
-    assert "is not etcd's HTTP port" in told
-    assert "--listen-client-http-urls" in told
+    assert "is not etcd's HTTP port" in message
+    assert "--listen-client-http-urls" in message
 
 
 async def test_a_server_that_asks_for_tls_in_words_is_understood() -> None:

@@ -105,7 +105,7 @@ async def test_a_peer_that_hangs_up_makes_the_connection_unusable() -> None:
         await connection.close()
 
 
-async def test_nobody_there_means_that_nothing_was_sent() -> None:
+async def test_no_server_there_means_that_nothing_was_sent() -> None:
     async with ScriptedServer(lambda _: HANG_UP) as server:
         endpoint: EtcdEndpoint = server.endpoint
     with pytest.raises(CannotConnect):

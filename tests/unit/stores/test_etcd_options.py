@@ -23,7 +23,7 @@ def test_an_address_names_endpoints_and_a_prefix(text: str, endpoints: list[tupl
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "sentence"),
     [
         ("http://h:2379", "is no etcd address; an etcd address looks like"),
         ("", "is no etcd address"),
@@ -46,10 +46,10 @@ def test_an_address_names_endpoints_and_a_prefix(text: str, endpoints: list[tupl
         ("etcd://h/a b", "the prefix may hold"),
     ],
 )
-def test_a_wrong_address_is_refused_with_what_is_wrong(text: str, told: str) -> None:
+def test_a_wrong_address_is_refused_with_what_is_wrong(text: str, sentence: str) -> None:
     with pytest.raises(StoreRefused) as caught:
         parse_etcd_address(text)
-    assert told in str(caught.value)
+    assert sentence in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
@@ -66,7 +66,7 @@ def test_files_of_tls_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     assert tls_context(None) is None
     absent, rubbish = str(tmp_path / "absent.pem"), tmp_path / "rubbish.pem"
     rubbish.write_text("rubbish")
-    for tls, told in (
+    for tls, sentence in (
         (EtcdTls(ca_file=absent), absent),
         (EtcdTls(ca_file=str(rubbish)), "rubbish.pem"),
         (EtcdTls(certificate_file=absent), absent),
@@ -75,4 +75,4 @@ def test_files_of_tls_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(StoreRefused) as caught:
             tls_context(tls)
-        assert told in str(caught.value)
+        assert sentence in str(caught.value)

@@ -90,7 +90,7 @@ def test_receiving_goes_on_while_frames_are_not_consumed() -> None:
     assert [bytes(frame) for frame in receiver.received(0)] == [bytes([number]) * 100_000 for number in range(20)]
 
 
-def test_bytes_count_as_received_even_if_nobody_iterates() -> None:
+def test_bytes_count_as_received_even_if_they_are_not_iterated() -> None:
     receiver = FrameReceiver(MAX)
     receiver.received(put(receiver, framed(b"abc")))
     assert receiver.pending_bytes == 7
@@ -182,7 +182,7 @@ def test_release_keeps_what_is_pending() -> None:
     assert receive_all(receiver, b"bc") == [b"abc"]
 
 
-def test_growing_does_not_mind_views_that_somebody_still_holds() -> None:
+def test_growing_does_not_mind_views_that_are_still_held() -> None:
     receiver = FrameReceiver(MAX, initial_bytes=16)
     held = list(receiver.received(put(receiver, framed(b"abc"))))
     assert receive_all(receiver, framed(bytes(1000))) == [bytes(1000)]

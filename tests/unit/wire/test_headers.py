@@ -29,12 +29,12 @@ def test_the_client_id_may_be_null() -> None:
     assert read_request_header(b"\x00\x03\x00\x01\x00\x00\x00\x07\xff\xff").client_id is None
 
 
-def test_a_version_nobody_has_defined_is_read_without_tags() -> None:
+def test_an_undefined_version_is_read_without_tags() -> None:
     header = read_request_header(b"\x00\x12\x00\x63\x00\x00\x00\x07\x00\x00\xff\xff\xff")
     assert header == RequestHeader(18, 99, 7, "", 10)
 
 
-def test_a_key_nobody_has_defined_is_read_without_tags() -> None:
+def test_an_undefined_key_is_read_without_tags() -> None:
     assert read_request_header(b"\x7f\xff\x00\x00\x00\x00\x00\x07\x00\x00\xff").body_position == 10
 
 

@@ -15,7 +15,7 @@ from martlet.wire.messages.offset_fetch import (
 )
 
 
-def test_errors_of_all_levels_are_told_as_often_as_they_stand_there() -> None:
+def test_errors_of_all_levels_are_counted_as_often_as_they_stand_there() -> None:
     partitions = [MetadataResponsePartition(error_code=code) for code in (5, 0, 5, ErrorCode.UNKNOWN_SERVER_ERROR)]
     topics = [MetadataResponseTopic(error_code=3, name="a", partitions=partitions), MetadataResponseTopic(name="b")]
     response = MetadataResponse(topics=topics, error_code=41)

@@ -176,7 +176,7 @@ def test_offset_deltas_must_ascend(index: Indexer) -> None:
     for rows in (row + row, row + record(b"\0\0", varint(0), b"\1\1\0")):
         with pytest.raises(CorruptRecords):
             index(rows, [span_of(rows, 2)])
-    # A new batch starts anew.
+    # A new batch starts again.
     assert (
         index(row + row, [RecordSpan(0, 7, 1, 5, 1, 0, False), RecordSpan(7, 14, 1, 9, 1, 0, False)]).record_count == 2
     )

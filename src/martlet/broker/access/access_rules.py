@@ -3,7 +3,7 @@
 Requests that come as messages pass the gate of their API here, before their handler; the handlers of Produce and Fetch
 ask `may` for each topic.
 
-Invariant: ACL-5 an API without a gate is served to nobody but super users.
+Invariant: ACL-5 an API without a gate is served to super users only.
 
 Proved by: tests/unit/broker/access/test_access_rules.py, tests/broker/test_access_rules.py
 """

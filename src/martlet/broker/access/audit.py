@@ -32,7 +32,7 @@ class Audit:
         )
 
     def authentication_refused(self, link: Link, reason: str) -> None:
-        """A client could not prove who it is; the reason is not told to the client."""
+        """A client could not prove who it is; the client does not hear the reason."""
         self._repeated.warning(
             ("authentication", link.peer.host, reason),
             f"authentication refused to {link.peer.host} through {link.listener.name}: {reason}",

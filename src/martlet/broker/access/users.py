@@ -2,7 +2,7 @@
 
 Brokers of one cluster know each other by the secret of the cluster, which is in the metadata store: it is the password
 of a user of their own, who may come only through the listener for brokers and may do everything. Nothing has to be set
-up for that, and nobody else can be that user, because the name is refused for others.
+up for that, and no client can be that user, because the name is refused for others.
 
 Proved by: tests/unit/broker/access/test_users.py
 """
@@ -49,7 +49,7 @@ class Users:
         return {ScramMechanism(word): read_credential(stored) for word, stored in record.credentials.items()}
 
     def decoys(self) -> Decoys:
-        """For users that there are not; the same on every broker, so that none can be told from the others."""
+        """For users that there are not; the same on every broker, so that they look alike everywhere."""
         return Decoys(hmac.digest(self._cluster_secret(), b"decoys", "sha256"))
 
     def _of_anyone(self, name: str) -> UserCredentials:

@@ -1,7 +1,7 @@
 """EndTransactionGroup 0 (our own): one step of a group of transactions is decided, all or nothing.
 
 The winners are committed and every other open child of the step is aborted, in one append with the step itself. Asked
-again, whoever asks, a step that is decided is answered "already done" with what was noted then. A winner that is not
+again, with any caller, a step that is decided is answered "already done" with what was noted then. A winner that is not
 open at its pair any more refuses the whole (TRANSACTION_ABORTABLE, the sentence names it) and changes nothing. Answered
 when the decision is stored; the markers follow.
 """

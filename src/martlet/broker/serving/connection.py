@@ -128,7 +128,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.abort()
 
     def _identify(self, transport: asyncio.BaseTransport) -> str | None:
-        """Take a client for whom its certificate names; a sentence when it names nobody."""
+        """Take a client for whom its certificate names; a sentence when it names no user."""
         certificate = transport.get_extra_info("peercert")
         if not certificate or self._link.listener.protocol is not ListenerProtocol.TLS:
             return None

@@ -1,7 +1,7 @@
 """The simple assignor of share groups: which members may fetch from which partitions, evenly and with few changes.
 
 Members may share partitions. A topic with as many partitions as members, or more, gives each partition to one member;
-one with fewer gives each to so many members that every member has a part. Members keep what they have where it is even.
+one with fewer gives each to several, until every member has a part. Members keep what they have where it is even.
 
 Proved by: tests/unit/groups/share/test_assignor.py, tests/properties/test_share_assignor.py
 """
@@ -71,7 +71,7 @@ class _Plan:
                     self._give(partition, member)
 
     def even_out(self) -> None:
-        """Move partitions from members with much to members with less, until nobody has two fewer than he could."""
+        """Move partitions from members with much to members with less, until none has two fewer than it could."""
         is_done = False
         while not is_done:
             is_done = True

@@ -1,10 +1,10 @@
 """Share sessions: which partitions a member fetches from at this broker, and that its requests come in order.
 
 A session belongs to a (group, member) and lives on one connection. ShareFetch opens it with epoch 0; every further
-ShareFetch or ShareAcknowledge carries the next epoch; -1 closes it. Whoever is out of step opens a new one.
+ShareFetch or ShareAcknowledge carries the next epoch; -1 closes it. A client that is out of step opens a new one.
 
 Rules: when a session ends, by its close or by its connection's, what its member has leased comes back at once as not
-delivered; the caller does that for the keys it is handed. Opening anew replaces a session without releasing anything:
+delivered; the caller does that for the keys it is handed. Opening again replaces a session without releasing anything:
 the member may still be at work.
 
 Invariants:

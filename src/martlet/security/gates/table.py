@@ -1,4 +1,4 @@
-"""The gate of every API. A new API is served to nobody whom rules concern until it has a line here.
+"""The gate of every API. Rules forbid a new API until it has a line here.
 
 Proved by: tests/unit/security/test_gates.py (every served API has a line)
 """

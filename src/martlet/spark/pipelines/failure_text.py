@@ -37,7 +37,7 @@ def is_passing(error: BaseException) -> bool:
     return any(words in str(error) for words in _PASSING)
 
 
-def told_failure(error: BaseException, log: Path) -> str:
+def described_failure(error: BaseException, log: Path) -> str:
     """What to report about anything that ended a run; the trace of the unforeseen goes to the log."""
     if isinstance(error, (*SPARK_FAILURES, MartletError)):
         return failure_text(error)

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Final
 
 from martlet.base.clock import SystemClock
-from martlet.spark.pipelines.failure_text import told_failure
+from martlet.spark.pipelines.failure_text import described_failure
 from martlet.spark.pipelines.flows import PipelineRun, RunOptions
 from martlet.spark.pipelines.shipping import packages_archive, shipping_environment, shipping_settings, ships_to
 from martlet.spark.pipelines.state_directory import RunDirectory
@@ -64,7 +64,7 @@ def launch(request: LaunchRequest, define: Callable[[PipelineRun], None], tell: 
             finally:
                 spark.stop()
         except Exception as error:  # noqa: BLE001 - supervisor: whatever ends a run shows in its status
-            status = ended_badly(status, told_failure(error, directory.spark_log))
+            status = ended_badly(status, described_failure(error, directory.spark_log))
             directory.write_status(status)
     if status.state is RunState.FAILED:
         raise PipelineFailed(f"pipeline {request.name} failed: {status.last_error}")

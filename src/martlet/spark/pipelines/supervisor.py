@@ -28,7 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from martlet.base.clock import Clock, SystemClock
 from martlet.base.errors import MartletError
-from martlet.spark.pipelines.failure_text import failure_text, is_passing, told_failure
+from martlet.spark.pipelines.failure_text import described_failure, failure_text, is_passing
 from martlet.spark.pipelines.flows import BatchFlow, PipelineRun, StreamFlow
 from martlet.spark.pipelines.lag_probe import Lag, probe_lag
 from martlet.spark.pipelines.progress_history import ProgressHistory
@@ -86,7 +86,7 @@ class Runner:
         except Exception as error:  # noqa: BLE001 - supervisor: whatever ends a run shows in its status (SPK-14)
             for watch in self._watches:
                 watch.abandon()
-            return self._note(RunState.FAILED, told_failure(error, self._directory.spark_log))
+            return self._note(RunState.FAILED, described_failure(error, self._directory.spark_log))
         finally:
             self._run.spark.streams.removeListener(self._book)
         return self._note(ended)
@@ -208,7 +208,7 @@ class _StreamWatch:
         try:
             self.flow.maintenance()
         except Exception as error:  # noqa: BLE001 - supervisor: maintenance that fails must not end the flow
-            self._last_error = told_failure(error, log)
+            self._last_error = described_failure(error, log)
 
     def abandon(self) -> None:
         """End it as it is."""

@@ -211,7 +211,7 @@ async def test_q1_when_the_store_is_away_every_partition_says_so(bench: Bench) -
     }
 
 
-async def test_many_partitions_go_in_portions_and_one_lost_portion_is_made_up_for(bench: Bench) -> None:
+async def test_many_partitions_go_in_batches_and_one_lost_batch_is_made_up_for(bench: Bench) -> None:
     count = 3 * PARTITIONS_PER_COMMIT
     await bench.benches[0].admin.create_topic(TopicWish(name="t", assignments={index: [1] for index in range(count)}))
     bench.store.before = lambda: bench.show(2)

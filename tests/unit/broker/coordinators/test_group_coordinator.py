@@ -89,7 +89,7 @@ async def change_partition(
     await bench.metadata.feed.wait_applied(result.revision)
 
 
-async def test_a_leadership_that_comes_back_under_another_epoch_loads_the_shard_anew(bench: CoordinatorBench) -> None:
+async def test_a_leadership_that_comes_back_under_another_epoch_reloads_the_shard(bench: CoordinatorBench) -> None:
     assert await bench.commit("g", "t", 1) == 0
     before = bench.groups.machines()
     await change_partition(bench, "g", lambda record: replace(record, leader_epoch=LeaderEpoch(7)))
@@ -135,7 +135,7 @@ async def test_a_broker_that_has_lost_its_lease_coordinates_nothing(bench: Coord
     assert await bench.committed("g", "t") == 1
 
 
-async def test_a_deleted_offsets_topic_takes_its_shards_along_and_is_made_anew(bench: CoordinatorBench) -> None:
+async def test_a_deleted_offsets_topic_takes_its_shards_along_and_is_recreated(bench: CoordinatorBench) -> None:
     await bench.commit("g", "t", 1)
     waiting = asyncio.ensure_future(bench.join("h"))
     await asyncio.sleep(0)

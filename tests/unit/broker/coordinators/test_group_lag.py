@@ -112,7 +112,7 @@ def test_a_batch_is_read_once_while_the_group_stays_in_it() -> None:
     assert bench.lag.read_count == 2
 
 
-def test_the_age_grows_while_nobody_reads() -> None:
+def test_the_age_grows_while_no_member_reads() -> None:
     bench = Bench()
     bench.publish(1_000)
     bench.groups.offsets = {("g", "t", 0): 0}

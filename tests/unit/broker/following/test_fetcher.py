@@ -471,7 +471,7 @@ def test_a_partition_changes_connections_without_a_moment_in_which_neither_fetch
     run_bench(body)
 
 
-def test_a_busy_partition_that_gets_another_leader_is_forgotten_by_the_busy_lane() -> None:
+def test_a_busy_partition_that_gets_another_leader_is_forgotten_by_the_busy_connection() -> None:
     async def body(bench: FetchingBench) -> None:
         leader, other = await bench.add_leader(1), await bench.add_leader(3)
         names = _many(bench, leader)

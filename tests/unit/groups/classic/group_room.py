@@ -74,7 +74,7 @@ class GroupRoom(MachineContext[ClassicProtocol]):
         return self.ask("leave_group", LeaveGroupRequest("g", members=list(members)), 5)
 
     def stable_group(self, count: int, **of_members: Any) -> list[str]:
-        """A Stable group with so many members, all of whom have synced; the first leads."""
+        """A Stable group with this many members, all of whom have synced; the first leads."""
         waiting = [self.join(**of_members) for _ in range(count)]
         self.advance(0)
         ids = [parked.response.member_id for parked in waiting]
@@ -88,5 +88,5 @@ class GroupRoom(MachineContext[ClassicProtocol]):
 def answer_of(parked: Any) -> Any:
     """The answer to a request that was parked and has been answered since."""
     assert isinstance(parked, Pending)
-    assert parked.done, "nobody has answered"
+    assert parked.done, "it was not answered"
     return parked.response

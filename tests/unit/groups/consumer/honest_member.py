@@ -30,7 +30,7 @@ class HonestMember:
         self.assignor: str | None = None
         self.epoch = 0
         self.owned: Partitions = NO_PARTITIONS
-        self.told: Partitions = NO_PARTITIONS
+        self.assigned: Partitions = NO_PARTITIONS
         """The newest assignment it has heard of."""
         self.is_unsure = True
         """It must say everything: it joins, or an answer may have got lost."""
@@ -53,7 +53,7 @@ class HonestMember:
         self.is_unsure = False
         self.epoch = response.member_epoch
         if response.assignment is not None:
-            self.told = frozenset(
+            self.assigned = frozenset(
                 (TopicId(topic.topic_id), number)
                 for topic in response.assignment.topic_partitions
                 for number in topic.partitions
@@ -63,7 +63,7 @@ class HonestMember:
 
     def let_go(self) -> None:
         """Give back what it shall not own, then take what it may."""
-        self.owned = self.told
+        self.owned = self.assigned
 
     def request(self) -> ConsumerGroupHeartbeatRequest:
         request = ConsumerGroupHeartbeatRequest("g", self.member_id, self.epoch, self.instance_id)
@@ -77,7 +77,7 @@ class HonestMember:
 
     def leave(self, send: Send, *, for_a_while: bool = False) -> None:
         """Stop reading, then say so."""
-        self.owned = self.told = NO_PARTITIONS
+        self.owned = self.assigned = NO_PARTITIONS
         epoch = -2 if for_a_while else -1
         try:
             send(ConsumerGroupHeartbeatRequest("g", self.member_id, epoch, self.instance_id))
@@ -90,6 +90,6 @@ class HonestMember:
     def _refused(self, code: ErrorCode) -> None:
         passing = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNRELEASED_INSTANCE_ID)
         assert code in passing, code
-        self.owned = self.told = NO_PARTITIONS
+        self.owned = self.assigned = NO_PARTITIONS
         self.epoch = 0
         self.is_unsure = True

@@ -1,4 +1,4 @@
-"""What tools are told about consumer groups."""
+"""What tools learn about consumer groups."""
 
 from martlet.groups.consumer.description import state_name
 from tests.unit.groups.consumer.bench import ConsumerBench

@@ -243,7 +243,7 @@ def test_late_timers_of_members_long_gone_do_nothing() -> None:
         assert bench.context.take_records() == []
 
 
-def test_topics_that_came_while_nobody_looked_are_found_by_expressions_soon_after_loading() -> None:
+def test_topics_that_came_unnoticed_are_found_by_expressions_soon_after_loading() -> None:
     bench = ConsumerBench(SimTopics(orders=1))
     request = join_request("a", [])
     request.subscribed_topic_regex = "o.*"

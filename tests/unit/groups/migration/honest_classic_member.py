@@ -139,7 +139,7 @@ class HonestClassicMember:
         self.owned = assigned
 
     def _assign(self, answer: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        """Deal everything out; what another one still owns is given to nobody in this round."""
+        """Deal everything out; what another one still owns is given to no member in this round."""
         owner: dict[tuple[str, int], str] = {}
         names: set[str] = set()
         for member in answer.members:

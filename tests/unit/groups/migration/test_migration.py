@@ -154,15 +154,15 @@ def test_a_classic_member_of_an_old_version_gets_its_assignment_in_that_version(
     assert assignment.version == 0
 
 
-def test_a_dynamic_member_is_told_its_id_before_it_is_let_in() -> None:
+def test_a_dynamic_member_is_given_its_id_before_it_is_let_in() -> None:
     bench = MigrationBench()
     bench.join("a")
-    told = bench.classic_join(version=4)
-    assert told.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    refused = bench.classic_join(version=4)
+    assert refused.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert set(bench.group.members) == {"a"}
-    joined = bench.classic_join(told.member_id, version=4)
+    joined = bench.classic_join(refused.member_id, version=4)
     assert joined.error_code == 0
-    assert set(bench.group.members) == {"a", told.member_id}
+    assert set(bench.group.members) == {"a", refused.member_id}
 
 
 def test_a_classic_member_cannot_bring_an_id_of_any_length() -> None:

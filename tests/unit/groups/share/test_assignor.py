@@ -61,6 +61,6 @@ def test_members_get_only_what_they_subscribe_to() -> None:
     assert sizes(given) == [0, 2, 2], "bob has the bills, so ann has the orders"
 
 
-def test_nobody_and_nothing_make_an_empty_assignment() -> None:
+def test_no_members_and_no_topics_make_an_empty_assignment() -> None:
     assert assign({}, {}, {}) == {}
     assert assigned(SimTopics(), {}, ann="orders") == {"ann": frozenset()}

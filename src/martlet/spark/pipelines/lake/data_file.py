@@ -131,7 +131,7 @@ class _OpenFile:
 
     def __init__(self, root: str, path: str, staged: str, partition: Mapping[str, str | None]) -> None:
         self._place = os.path.join(root, staged)
-        self._told = (path, staged, partition)
+        self._named = (path, staged, partition)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._rows = 0
@@ -157,7 +157,7 @@ class _OpenFile:
         if self._writer is not None:
             self._writer.close()
         flush_to_disk(self._place)
-        path, staged, partition = self._told
+        path, staged, partition = self._named
         return DataFile(path, staged, self._rows, os.path.getsize(self._place), partition)
 
     def discard(self) -> None:
