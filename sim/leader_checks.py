@@ -46,12 +46,21 @@ class LeaderChecks:
             committed.batches.append(batch)
             for record in replica.disk.records(number):
                 committed.values[record.offset] = record.value or b""
+                if partition.topic.startswith("__") and record.key is not None and not header.is_transactional:
+                    self._restate(committed, record.key, record.offset, is_deleted=record.value is None)
             self._check_sequence(partition, committed, header)
             number += 1
         replica.verified = max(replica.verified, number)
         if number:
             self._check_holders(partition, committed.batches[-1], number - 1)
         self._check_candidates(partition)
+
+    @staticmethod
+    def _restate(committed: Committed, key: bytes, offset: int, *, is_deleted: bool) -> None:
+        if is_deleted:
+            committed.live.pop(key, None)
+        else:
+            committed.live[key] = offset
 
     def _check_reached(self, partition: TopicPartition, leader: Any, high_watermark: int) -> None:
         for member in leader.in_sync.maximal:

@@ -25,6 +25,8 @@ class Committed:
     """Offset → value of every committed record."""
     sequences: dict[tuple[int, int], int] = field(default_factory=dict)
     """Producer id and epoch → the next sequence number."""
+    live: dict[bytes, int] = field(default_factory=dict)
+    """Of a coordinator's partition: key → where it was last written, without what was deleted or in a transaction."""
 
     @property
     def end_offset(self) -> int:
@@ -104,8 +106,14 @@ class Ledger:
         return replica
 
     def leader_starts_at(self, partition: TopicPartition, offset: int) -> None:
-        """A leader's log starts there: what was committed below may be missing everywhere."""
-        self._starts[partition] = max(offset, self._starts.get(partition, 0))
+        """A leader's log starts there: what was committed below may be missing everywhere, and must live no more."""
+        if offset <= self._starts.get(partition, 0):
+            return
+        self._starts[partition] = offset
+        lost = sorted(at for at in self.of(partition).live.values() if at < offset)
+        if lost:
+            text = f"{partition} starts at {offset}, and {len(lost)} live records are committed only below: {lost[0]}"
+            self._report("SNAP-2", text)
 
     def _may_lack(self, partition: TopicPartition, offset: int) -> list[Batch]:
         """What was committed below the start of a leader's log."""

@@ -6,7 +6,7 @@ import pytest
 
 from martlet.base.errors import ERROR_TABLE, ErrorCode
 from martlet.testing.running_broker import RunningBroker
-from martlet.wire.api_keys import ApiKey
+from martlet.wire.api_keys import FIRST_OWN_KEY, ApiKey
 from martlet.wire.messages.api_versions import ApiVersionsRequest
 from martlet.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -47,7 +47,7 @@ def test_every_request_at_every_version_is_answered_in_that_version(broker: Runn
 def test_the_table_of_apis_is_what_the_handlers_serve(client: RawClient, version: int) -> None:
     response = client.call(ApiVersionsRequest("raw", "1"), version)
     table = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-    expected = {int(key): (versions[0], versions[-1]) for key, versions in served_versions().items()}
+    expected = {int(key): (kept[0], kept[-1]) for key, kept in served_versions().items() if key < FIRST_OWN_KEY}
     # What clients must see although it is not served: older librdkafka stops compressing without Produce v0, and does
     # not log in without SaslHandshake v0.
     expected[ApiKey.PRODUCE] = (0, 13)
@@ -56,6 +56,15 @@ def test_the_table_of_apis_is_what_the_handlers_serve(client: RawClient, version
     expected[ApiKey.INIT_PRODUCER_ID] = (0, 5)
     assert response.error_code == ErrorCode.NONE
     assert table == expected
+
+
+def test_apis_of_our_own_are_listed_for_our_own_clients_only(client: RawClient) -> None:
+    own = {int(key) for key in served_versions() if key >= FIRST_OWN_KEY}
+    listed = client.call(ApiVersionsRequest("martlet", "1"), 4).api_keys
+    assert own
+    assert own <= {api.api_key for api in listed}
+    others = client.call(ApiVersionsRequest("martlet-like", "1"), 4).api_keys
+    assert max(api.api_key for api in others) < FIRST_OWN_KEY
 
 
 # --- Metadata
