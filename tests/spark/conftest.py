@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from martlet.spark.session import start_session
 from martlet.testing.running_broker import RunningBroker
+from tests.spark import class_archive
 from tests.spark.pipeline_runs import PipelineRuns
 from tests.spark.topics import Topics
 
@@ -20,7 +21,6 @@ SETTINGS = {
     "spark.driver.memory": "768m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.log.level": "ERROR",
 }
 
@@ -45,8 +45,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_java() -> None:
+    """Every JVM that a test here starts begins with Spark's classes at hand."""
+    os.environ.setdefault(class_archive.VARIABLE, class_archive.java_options())
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two cores, and tasks that are tried again, unlike plain local[2]."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     warehouse = tmp_path_factory.mktemp("warehouse")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark import class_archive
 from tests.spark.topics import Topics
 
 NOTHING_OF_OURS = """
@@ -67,7 +68,12 @@ def test_an_ordinary_session_on_a_cluster_finds_the_format_by_itself(topics: Top
         [sys.executable, str(script), topics.bootstrap, source, target, str(tmp_path / "checkpoint")],
         capture_output=True,
         text=True,
-        env={"PATH": "/usr/bin:/bin", "PYSPARK_PYTHON": sys.executable, "LANG": "C.UTF-8"},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "PYSPARK_PYTHON": sys.executable,
+            "LANG": "C.UTF-8",
+            class_archive.VARIABLE: class_archive.java_options(),
+        },
         timeout=300,
         check=False,
     )

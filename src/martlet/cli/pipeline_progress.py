@@ -10,6 +10,7 @@ import click
 
 from martlet.base.clock import SystemClock
 from martlet.cli.output import format_duration, is_terminal, print_note, printable
+from martlet.cli.waiting_line import WaitingLine
 from martlet.spark.pipelines.status import RunState, RunStatus
 
 _NOTE_INTERVAL_MS: Final = 10_000
@@ -23,6 +24,7 @@ class ProgressPrinter:
         self._as_json = as_json
         self._on_terminal = is_terminal(sys.stderr) and not as_json
         self._shown: tuple[object, ...] | None = None
+        self._waiting: WaitingLine | None = None
         self._noted_at_ms = 0
         self._clock = SystemClock()
 
@@ -35,6 +37,11 @@ class ProgressPrinter:
                 sys.stdout.flush()
             return
         line = progress_line(status)
+        self._end_waiting()
+        if self._on_terminal and status.state is RunState.STARTING:
+            self._waiting = WaitingLine(line)
+            self._waiting.start()
+            return
         if self._on_terminal:
             width = shutil.get_terminal_size().columns - 1
             click.echo(f"\r\x1b[K{line[:width]}", nl=status.state in _ENDS, err=True)
@@ -51,8 +58,14 @@ class ProgressPrinter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end_waiting()
         if kind is not None and self._on_terminal:
             click.echo(err=True)
+
+    def _end_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.end()
+            self._waiting = None
 
 
 def progress_line(status: RunStatus) -> str:
@@ -77,5 +90,10 @@ def progress_line(status: RunStatus) -> str:
         name = f"{flow.name}: " if len(status.flows) > 1 else ""
         parts.append(name + ", ".join(facts))
     details = f": {'; '.join(parts)}" if parts else ""
+    if status.state is RunState.STARTING:
+        details = ": Spark takes some seconds"
+    elif status.state is RunState.RUNNING and all(flow.batch is None and not flow.rows for flow in status.flows):
+        # Nothing else changes until the first batch is done.
+        details = f" for {format_duration(status.updated_at_ms - status.started_at_ms)}{details}"
     error = f" - {status.last_error}" if status.last_error and status.state is RunState.FAILED else ""
     return printable(f"{status.name} {status.state.value}{details}{error}")

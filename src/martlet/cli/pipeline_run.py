@@ -9,7 +9,6 @@ import dataclasses
 import difflib
 import functools
 import os
-import shutil
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -20,6 +19,7 @@ from martlet.base.errors import MartletError
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
 from martlet.cli.options import ASSIGNMENT, START, Target, connects, json_option
+from martlet.cli.pipeline_checks import as_wrong_usage, check_surroundings, check_topics
 from martlet.cli.pipeline_progress import ProgressPrinter
 from martlet.cli.start_position import Start, StartKind
 from martlet.spark.pipelines.catalogue import READY, ReadyPipeline
@@ -142,7 +142,14 @@ def _ready_command(pipeline: ReadyPipeline) -> click.Command:
     @common_options
     def start(common: CommonOptions, **values: Any) -> None:
         options = pipeline.options(**values)
-        _run(common, pipeline.name, pipeline.every_seconds, lambda: functools.partial(_define_ready, pipeline, options))
+
+        def prepare() -> "Callable[[PipelineRun], None]":
+            with as_wrong_usage():
+                pipeline.check(options)
+            check_topics(common.target, pipeline.topics_read(options))
+            return functools.partial(_define_ready, pipeline, options)
+
+        _run(common, pipeline.name, pipeline.every_seconds, prepare)
 
     hints = typing.get_type_hints(pipeline.options)
     own = [_option(field, hints[field.name]) for field in dataclasses.fields(pipeline.options)]
@@ -183,9 +190,12 @@ def _file_command(path: str) -> click.Command:
     @common_options
     def start(common: CommonOptions, values: Sequence[tuple[str, str]]) -> None:
         def prepare() -> "Callable[[PipelineRun], None]":
-            from martlet.spark.pipelines.user_flow import check_file, load_flows, start_flows
+            from martlet.spark.pipelines.user_flow import check_settings, load_flows, outline_of, start_flows
 
-            check_file(path)
+            with as_wrong_usage():
+                outlines = outline_of(path)
+                check_settings(outlines, dict(values))
+            check_topics(common.target, [topic for outline in outlines for topic in outline.topics])
             return lambda run: start_flows(run, load_flows(path), dict(values))
 
         _run(common, path, 0.0, prepare)
@@ -245,9 +255,13 @@ def _run(
 ) -> None:
     """Start a run and show it until it ends."""
     name = common.name or os.path.basename(pipeline).removesuffix(".py")
-    with _reported_failures(_log_hint(common.state, name)):
+    with _needing_packages():
         request = _request(common, name, pipeline, every)
+        check_surroundings(common.master)
+        with as_wrong_usage():
+            RunDirectory(common.state, name)
         define = prepare()
+    with _reported_failures(_log_hint(common.state, name)):
         from martlet.spark.pipelines.launch import launch
 
         with ProgressPrinter(as_json=common.as_json) as printer:
@@ -255,8 +269,6 @@ def _run(
 
 
 def _request(common: CommonOptions, name: str, pipeline: str, every: float) -> "LaunchRequest":
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        raise CommandFailed(ExitCode.USAGE, "Spark needs a Java runtime, and there is none", "install Java 17 or newer")
     from martlet.spark.pipelines.flows import RunOptions
     from martlet.spark.pipelines.launch import LaunchRequest
 
@@ -292,11 +304,8 @@ def _starting(start: Start) -> dict[str, str]:
 def _reported_failures(next_step: str | None = None) -> Iterator[None]:
     """What pipelines raise, as an exit code and a sentence."""
     try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in ("pyspark", "pyarrow", "pandas", "numpy", "py4j"):
-            raise
-        raise CommandFailed(ExitCode.USAGE, f"{error.name} is not installed", _INSTALL) from None
+        with _needing_packages():
+            yield
     except RunInUse as error:
         hint = "`martlet pipeline stop NAME` ends it; --name runs another"
         raise CommandFailed(ExitCode.CONFLICT, str(error), hint) from None
@@ -304,6 +313,17 @@ def _reported_failures(next_step: str | None = None) -> Iterator[None]:
         raise
     except MartletError as error:
         raise CommandFailed(ExitCode.FAILURE, str(error), next_step) from None
+
+
+@contextlib.contextmanager
+def _needing_packages() -> Iterator[None]:
+    """An installation without what Spark needs is told what brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in ("pyspark", "pyarrow", "pandas", "numpy", "py4j"):
+            raise
+        raise CommandFailed(ExitCode.USAGE, f"{error.name} is not installed", _INSTALL) from None
 
 
 def _log_hint(state: str, name: str) -> str:

@@ -13,11 +13,17 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from martlet.spark.interpreter import VARIABLE, check_interpreter
 from martlet.spark.source import MartletDataSource
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("martlet")` known in this session, on executors too."""
+    """Make `format("martlet")` known in this session, on executors too.
+
+    Raises InterpreterRefused when its workers could not run the format.
+    """
+    if hasattr(spark, "_sc"):  # a session of Spark Connect has none; the server knows its own interpreter
+        check_interpreter(spark.sparkContext.master or "", spark.sparkContext.pythonExec)
     spark.dataSource.register(MartletDataSource)
 
 
@@ -42,7 +48,8 @@ def session_settings() -> dict[str, str]:
 
 def start_session(name: str, *, master: str = "local[*]", settings: Mapping[str, str] | None = None) -> SparkSession:
     """A session (or the one there is) that knows the format; `settings` win over ours."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    program = os.environ.setdefault(VARIABLE, sys.executable)
+    check_interpreter(master, dict(settings or {}).get("spark.pyspark.python", program))
     builder = SparkSession.builder.appName(name).master(master)
     for setting, value in (session_settings() | dict(settings or {})).items():
         builder = builder.config(setting, value)

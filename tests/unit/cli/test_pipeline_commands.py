@@ -67,7 +67,7 @@ def test_a_start_that_a_pipeline_cannot_have_is_refused(tmp_path: Path) -> None:
 def test_a_file_without_flows_and_a_directory_without_project_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.py").write_text("x = 1\n", "utf-8")
     no_flow = martlet("pipeline", "run", str(tmp_path / "empty.py"), "--state", str(tmp_path / "state"))
-    assert (no_flow.exit_code, "has no flow" in no_flow.stderr) == (1, True)
+    assert (no_flow.exit_code, "has no flow" in no_flow.stderr) == (2, True)
     no_project = martlet("pipeline", "run", f"{tmp_path}/", "--state", str(tmp_path / "state"))
     assert (no_project.exit_code, "holds no spark-pipeline.yml" in no_project.stderr) == (2, True)
 
@@ -120,5 +120,9 @@ def test_the_progress_line_tells_the_figures_of_every_flow() -> None:
         "orders running: batch 3, 4,000 rows, 120/s in, 900/s out, 1.5 s a batch, 20 behind (1 m 1 s), 7 in state, "
         "started again 1 times"
     )
+    first = dataclasses.replace(status, updated_at_ms=9_000, flows=(FlowStatus("archive"),))
+    assert progress_line(first) == "orders running for 8 s: 0 rows"
+    starting = dataclasses.replace(status, state=RunState.STARTING, flows=())
+    assert progress_line(starting) == "orders starting: Spark takes some seconds"
     failed = dataclasses.replace(status, state=RunState.FAILED, flows=(), last_error="no \x1b[31m disk")
     assert progress_line(failed) == "orders failed - no \\x1b[31m disk"

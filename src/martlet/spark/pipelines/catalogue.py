@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     from martlet.spark.pipelines.flows import PipelineRun
 
 
-def option(explanation: str, default: Any = dataclasses.MISSING, *, choices: tuple[str, ...] = ()) -> Any:
-    """A field of an options class, with what `--help` says about it."""
-    return dataclasses.field(default=default, metadata={"help": explanation, "choices": choices})
+def option(
+    explanation: str, default: Any = dataclasses.MISSING, *, choices: tuple[str, ...] = (), is_read: bool = False
+) -> Any:
+    """A field of an options class, with what `--help` says about it; `is_read` for topics that must be there."""
+    return dataclasses.field(default=default, metadata={"help": explanation, "choices": choices, "is_read": is_read})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveOptions:
-    topic: str = option("Topic to archive; several separated by commas.")
+    topic: str = option("Topic to archive; several separated by commas.", is_read=True)
     to: str = option("Directory of the archive.")
     layout: str = option("How the archive is kept.", "parquet", choices=("parquet", "delta"))
     compact_files: int = option("Merge the small files of a day once there are N; 0 never does.", 16)
@@ -43,7 +45,7 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityOptions:
-    topic: str = option("Topic with JSON objects to check.")
+    topic: str = option("Topic with JSON objects to check.", is_read=True)
     to: str = option("Topic for those that pass.")
     quarantine: str = option("Topic for those that do not.  [default: the topic's name and -quarantine]", "")
     columns: str = option("Fields and their types: 'id long not null, amount double'.", "")
@@ -52,7 +54,7 @@ class QualityOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsOptions:
-    topic: str = option("Topic to measure; several separated by commas.")
+    topic: str = option("Topic to measure; several separated by commas.", is_read=True)
     to: str = option("Topic for the measurements.", "martlet-metrics")
     table: str = option("Also a lake table in this directory.", "")
     window_seconds: int = option("Length of a window.", 60)
@@ -61,7 +63,7 @@ class MetricsOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CdcOptions:
-    topic: str = option("Topic with change events, keyed by row.")
+    topic: str = option("Topic with change events, keyed by row.", is_read=True)
     to: str = option("Directory of the table.")
     layout: str = option("How the table is kept.", "parquet", choices=("parquet", "delta"))
     columns: str = option("Fields of a row and their types: 'id long, name string'.")
@@ -70,7 +72,7 @@ class CdcOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorOptions:
-    topic: str = option("Topic to mirror; several separated by commas.")
+    topic: str = option("Topic to mirror; several separated by commas.", is_read=True)
     to_bootstrap: str = option("A broker of the other cluster.")
     prefix: str = option("Put this before the names of the topics there.", "")
     keep_partitions: bool = option("Publish to the partition with the same number.", False)
@@ -78,7 +80,7 @@ class MirrorOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DedupeOptions:
-    topic: str = option("Topic with repeats.")
+    topic: str = option("Topic with repeats.", is_read=True)
     to: str = option("Topic without.")
     by: str = option("What makes two messages the same: key, value, or a field of a JSON value ($.id).", "value")
     within_seconds: int = option("How long a message is remembered.", 600)
@@ -86,7 +88,7 @@ class DedupeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FraudOptions:
-    topic: str = option("Topic with payments.", "payments")
+    topic: str = option("Topic with payments.", "payments", is_read=True)
     to: str = option("Topic for alerts.", "fraud-alerts")
     velocity_payments: int = option("Alert at N payments of a card …", 5)
     velocity_seconds: int = option("… within this many seconds.", 60)
@@ -102,6 +104,17 @@ class ReadyPipeline(NamedTuple):
     options: type[Any]
     every_seconds: float = 0.0
     """How often a batch starts by default; 0 is: as soon as there is something to do."""
+
+    def check(self, options: Any) -> None:
+        """Raise MartletError for options that can be seen to be wrong without a session."""
+        check = getattr(importlib.import_module(f"martlet.spark.pipelines.{self.name}"), "check", None)
+        if check is not None:
+            check(options)
+
+    def topics_read(self, options: Any) -> tuple[str, ...]:
+        """The topics that must be there."""
+        fields = (each for each in dataclasses.fields(options) if each.metadata["is_read"])
+        return tuple(name.strip() for each in fields for name in getattr(options, each.name).split(","))
 
     @property
     def start(self) -> "Callable[[PipelineRun, Any], None]":

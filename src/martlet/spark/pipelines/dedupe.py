@@ -18,6 +18,8 @@ from martlet.base.errors import MartletError
 from martlet.spark.pipelines.catalogue import DedupeOptions
 from martlet.spark.pipelines.flows import PipelineRun
 
+_WHOLE: Final = ("key", "value")
+_FIELD: Final = "$."
 _IDENTITY: Final = "_identity"
 _READ_AT: Final = "_read_at"
 
@@ -26,7 +28,13 @@ class IdentityError(MartletError):
     """What messages are compared by cannot be understood."""
 
 
+def check(options: DedupeOptions) -> None:
+    if options.by not in _WHOLE and not options.by.startswith(_FIELD):
+        raise IdentityError(f"{options.by!r} is nothing to compare by; allowed are key, value, or a field like $.id")
+
+
 def start(run: PipelineRun, options: DedupeOptions) -> None:
+    check(options)
     unique = without_repeats(run.read_stream(options.topic), options.by, options.within_seconds)
     run.write_topic(unique, options.to, name="dedupe")
 
@@ -43,10 +51,5 @@ def without_repeats(messages: DataFrame, by: str, within_seconds: int) -> DataFr
 def identity(by: str) -> Column:
     """What makes a message the one it is, short; its place, if it lacks that."""
     place = F.concat_ws("/", "topic", F.col("partition").cast("string"), F.col("offset").cast("string"))
-    if by in ("key", "value"):
-        what = F.col(by)
-    elif by.startswith("$."):
-        what = F.get_json_object(F.col("value").cast("string"), by).cast("binary")
-    else:
-        raise IdentityError(f"{by!r} is nothing to compare by; allowed are key, value, or a field like $.id")
+    what = F.col(by) if by in _WHOLE else F.get_json_object(F.col("value").cast("string"), by).cast("binary")
     return F.coalesce(F.sha2(what, 256), place)

@@ -32,6 +32,10 @@ class RuleError(MartletError):
     """A rule cannot be understood."""
 
 
+def check(options: QualityOptions) -> None:
+    parse_rules(options.rule)
+
+
 def start(run: PipelineRun, options: QualityOptions) -> None:
     quarantine = options.quarantine or f"{options.topic}-quarantine"
     judged = with_reasons(run.read_stream(options.topic), parse_columns(options.columns), parse_rules(options.rule))

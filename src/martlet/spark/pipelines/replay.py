@@ -18,6 +18,12 @@ from martlet.spark.pipelines.lake.layouts import layout_of, open_table
 from martlet.spark.pipelines.lake.table import LakeError
 
 
+def check(options: ReplayOptions) -> None:
+    _moment(options.since)
+    _moment(options.until)
+    _layout(options.archive)
+
+
 def start(run: PipelineRun, options: ReplayOptions) -> None:
     since, until = _moment(options.since), _moment(options.until)
     keep = ("partition",) * options.keep_partitions + ("timestamp",) * options.keep_time
@@ -39,14 +45,18 @@ def read_archive(
     spark: SparkSession, path: str, *, since: datetime | None = None, until: datetime | None = None
 ) -> DataFrame:
     """An archive as it is now; only the files of days between the two moments are opened."""
-    layout = layout_of(path)
-    if layout is None:
-        raise LakeError(f"{path} is no archive; `martlet pipeline run archive --to {path} …` makes one")
-    table = open_table(path, layout)
+    table = open_table(path, _layout(path))
     days = [file for file in table.files() if _may_hold(file.partition.get(DATE), since, until)]
     if not days:
         raise LakeError(f"the archive {path} has no messages of that time")
     return spark.read.parquet(*(table.location(file) for file in days))
+
+
+def _layout(path: str) -> str:
+    layout = layout_of(path)
+    if layout is None:
+        raise LakeError(f"{path} is no archive; `martlet pipeline run archive --to {path} …` makes one")
+    return layout
 
 
 def _may_hold(day: str | None, since: datetime | None, until: datetime | None) -> bool:

@@ -10,6 +10,7 @@ Rules: no Spark at import.
 
 import ast
 import contextlib
+import difflib
 import importlib.util
 import inspect
 import sys
@@ -66,8 +67,21 @@ def flow(*, reads: str, writes: str | LakeTarget) -> Callable[[Function], Functi
     return note
 
 
-def check_file(path: str) -> None:
-    """Raise PipelineFileError for a file that cannot be read or has no flow, before Spark is started for it."""
+class FlowOutline(NamedTuple):
+    """What can be seen of a flow without running its file."""
+
+    name: str
+    topics: tuple[str, ...]
+    """What it reads; empty where the file computes it."""
+    parameters: Mapping[str, object]
+    """Those that `--set` replaces, with their defaults; a default that is computed is None."""
+
+
+def outline_of(path: str) -> list[FlowOutline]:
+    """The flows of a file that is not run for it, before Spark is started: reading its text is enough.
+
+    Raises PipelineFileError for a file that cannot be read or has no flow.
+    """
     try:
         with open(path, encoding="utf-8") as stream:
             tree = ast.parse(stream.read(), path)
@@ -76,16 +90,52 @@ def check_file(path: str) -> None:
     except (SyntaxError, UnicodeDecodeError) as error:
         raise PipelineFileError(f"{path} is not valid Python: {error}") from None
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    if not any("flow(" in ast.unparse(decorator) for function in functions for decorator in function.decorator_list):
+    found = [_outline(function, call) for function in functions if (call := _flow_call(function)) is not None]
+    if not found:
         raise PipelineFileError(
             f"{path} has no flow; write a function from a DataFrame to a DataFrame with "
             "@flow(reads=TOPIC, writes=TOPIC) above it (from martlet.spark.pipelines import flow)"
         )
+    return found
+
+
+def _flow_call(function: ast.FunctionDef) -> ast.Call | None:
+    calls = [each for each in function.decorator_list if isinstance(each, ast.Call)]
+    return next((call for call in calls if ast.unparse(call.func).rpartition(".")[2] == "flow"), None)
+
+
+def _outline(function: ast.FunctionDef, call: ast.Call) -> FlowOutline:
+    reads = next((keyword.value for keyword in call.keywords if keyword.arg == "reads"), None)
+    topics = reads.value.split(",") if isinstance(reads, ast.Constant) and isinstance(reads.value, str) else []
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = [None] * (len(positional) - len(arguments.defaults)) + [*arguments.defaults]
+    named = [*zip(positional, defaults, strict=True)][1:]
+    named += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    values = {name.arg: default.value if isinstance(default, ast.Constant) else None for name, default in named}
+    return FlowOutline(function.name, tuple(topic.strip() for topic in topics), values)
+
+
+def check_settings(outlines: list[FlowOutline], settings: Mapping[str, str]) -> None:
+    """Raise PipelineFileError for a `--set` that no flow has a parameter for, or whose value does not fit it."""
+    _refuse_unknown({name for outline in outlines for name in outline.parameters}, settings)
+    for outline in outlines:
+        for name in outline.parameters.keys() & settings.keys():
+            _in_type_of(outline.parameters[name], name, settings[name])
+
+
+def _refuse_unknown(known: set[str], settings: Mapping[str, str]) -> None:
+    unknown = sorted(settings.keys() - known)
+    if unknown:
+        close = difflib.get_close_matches(unknown[0], known, n=1)
+        guess = f"; did you mean {close[0]!r}" if close else ""
+        there_are = f"; there are {', '.join(sorted(known))}" if known else ""
+        raise PipelineFileError(f"no flow of this file has a parameter {unknown[0]!r}{guess or there_are}")
 
 
 def load_flows(path: str) -> list[FlowNote]:
     """The flows of a file. It is run for that, with a session there, because it may define functions of Spark's."""
-    check_file(path)
+    outline_of(path)
     module = _load_module(path)
     notes = [note for value in vars(module).values() if isinstance(note := getattr(value, _NOTE, None), FlowNote)]
     return [note for note in notes if note.function.__module__ == _MODULE]
@@ -124,10 +174,7 @@ def start_flows(run: "PipelineRun", notes: list[FlowNote], settings: Mapping[str
 
     cloudpickle.register_pickle_by_value(sys.modules[_MODULE])  # type: ignore[no-untyped-call]
     wanted = {name for note in notes for name in list(inspect.signature(note.function).parameters)[1:]}
-    unknown = sorted(settings.keys() - wanted)
-    if unknown:
-        known = f"; there are {', '.join(sorted(wanted))}" if wanted else ""
-        raise PipelineFileError(f"no flow of this file has a parameter {unknown[0]!r}{known}")
+    _refuse_unknown(wanted, settings)
     for note in notes:
         name = note.function.__name__
         messages = run.read_stream(note.reads, group=f"{run.options.group}.{name}")
