@@ -4,6 +4,7 @@ A resource is written KIND:NAME, like topic:payments; NAME* means all names that
 alone. `test` decides by the same table as the broker.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -80,39 +81,31 @@ _resource = click.argument("resource", type=RESOURCE)
 _host = click.option("--host", default=ANY_HOST, show_default=True, help="From this address only.")
 
 
+def _names_rule(command: Callable[..., None]) -> Callable[..., None]:
+    return _user(_operation(_resource(_host(connects(command)))))
+
+
 @click.group()
 def acl() -> None:
     """Allow, deny, list and remove access rules, and test which of them decides."""
 
 
 @acl.command("allow")
-@_user
-@_operation
-@_resource
-@_host
-@connects
+@_names_rule
 def allow(user: str, operation: Operation, resource: Pattern, host: str, target: Target) -> None:
     """Allow USER the OPERATION on RESOURCE, like `martlet acl allow alice read topic:payments`."""
     _add(_rule(user, operation, resource, host, Permission.ALLOW), target)
 
 
 @acl.command("deny")
-@_user
-@_operation
-@_resource
-@_host
-@connects
+@_names_rule
 def deny(user: str, operation: Operation, resource: Pattern, host: str, target: Target) -> None:
     """Deny USER the OPERATION on RESOURCE, whatever allows it."""
     _add(_rule(user, operation, resource, host, Permission.DENY), target)
 
 
 @acl.command("remove")
-@_user
-@_operation
-@_resource
-@_host
-@connects
+@_names_rule
 def remove(user: str, operation: Operation, resource: Pattern, host: str, target: Target) -> None:
     """Remove what was said of USER, OPERATION and RESOURCE, allowed or denied."""
     rules = [_rule(user, operation, resource, host, permission) for permission in Permission]

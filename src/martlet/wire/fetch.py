@@ -30,8 +30,8 @@ from martlet.base.ids import NO_TOPIC_ID
 from martlet.wire.leader_hints import (
     CurrentLeader,
     NodeEndpoint,
-    read_endpoints,
     read_leader,
+    read_response_tags,
     write_endpoints_tag,
     write_leader_tag,
 )
@@ -309,7 +309,7 @@ def parse_fetch_response(body: Buffer, version: int) -> FetchResponse:
                 position = skip_tagged_fields(view, position)
             topics.append(FetchTopicResult(name, topic_id, results))
         if flexible:
-            endpoints, position = _read_response_tags(view, position, version)
+            endpoints, position = read_response_tags(view, position, has_endpoints=version >= _FIRST_WITH_ENDPOINTS)
     except (error, IndexError):
         underflow(len(view))
     check_end(position, len(view))
@@ -376,18 +376,6 @@ def _read_result_tags(view: memoryview, position: int) -> tuple[ResultTags, int]
             snapshot = SnapshotId(*read_tagged_pair(view, position, end, _SNAPSHOT))
         position = end
     return (diverging, leader, snapshot), position
-
-
-def _read_response_tags(view: memoryview, position: int, version: int) -> tuple[list[NodeEndpoint], int]:
-    endpoints: list[NodeEndpoint] = []
-    count, position = read_tagged_count(view, position)
-    tag = -1
-    for _ in range(count):
-        tag, end, position = read_tag(view, position, tag)
-        if tag == 0 and version >= _FIRST_WITH_ENDPOINTS:
-            endpoints = read_endpoints(view, position, end)
-        position = end
-    return endpoints, position
 
 
 def _check_version(version: int) -> None:

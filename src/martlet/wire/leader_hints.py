@@ -15,6 +15,8 @@ from martlet.wire.primitives import (
     read_compact_nullable_string,
     read_compact_string,
     read_int32,
+    read_tag,
+    read_tagged_count,
     skip_tagged_fields,
     write_compact_nullable_string,
     write_compact_string,
@@ -68,7 +70,7 @@ def write_endpoints_tag(out: bytearray, tag: int, endpoints: Sequence[NodeEndpoi
     out += value
 
 
-def read_endpoints(view: memoryview, position: int, end: int) -> list[NodeEndpoint]:
+def _read_endpoints(view: memoryview, position: int, end: int) -> list[NodeEndpoint]:
     """The endpoints in a tagged field's value."""
     value = view[:end]
     count, position = read_compact_array_count(value, position, _ENDPOINT_BYTES_MIN)
@@ -82,3 +84,16 @@ def read_endpoints(view: memoryview, position: int, end: int) -> list[NodeEndpoi
         endpoints.append(NodeEndpoint(node_id, host, port, rack))
     check_value_end(position, end)
     return endpoints
+
+
+def read_response_tags(view: memoryview, position: int, *, has_endpoints: bool) -> tuple[list[NodeEndpoint], int]:
+    """The tagged fields at the end of a response: the endpoints, where its version has them."""
+    endpoints: list[NodeEndpoint] = []
+    count, position = read_tagged_count(view, position)
+    tag = -1
+    for _ in range(count):
+        tag, end, position = read_tag(view, position, tag)
+        if tag == 0 and has_endpoints:
+            endpoints = _read_endpoints(view, position, end)
+        position = end
+    return endpoints, position

@@ -23,8 +23,8 @@ from martlet.base.errors import ProtocolViolation
 from martlet.wire.leader_hints import (
     CurrentLeader,
     NodeEndpoint,
-    read_endpoints,
     read_leader,
+    read_response_tags,
     write_endpoints_tag,
     write_leader_tag,
 )
@@ -319,7 +319,7 @@ def parse_produce_response(body: Buffer, version: int) -> ProduceResponse:
         (throttle_time_ms,) = _INT32.unpack_from(view, position)
         position += 4
         if flexible:
-            position, endpoints = _read_response_tags(view, position, version)
+            endpoints, position = read_response_tags(view, position, has_endpoints=version >= _FIRST_WITH_LEADER_HINTS)
     except (error, IndexError):
         underflow(len(view))
     check_end(position, len(view))
@@ -356,18 +356,6 @@ def _read_result(view: memoryview, position: int, version: int, budget: int) -> 
             position = end
     result = ProducePartitionResult._make((*fields, record_errors, error_message, leader))
     return result, position, budget
-
-
-def _read_response_tags(view: memoryview, position: int, version: int) -> tuple[int, list[NodeEndpoint]]:
-    endpoints: list[NodeEndpoint] = []
-    count, position = read_tagged_count(view, position)
-    tag = -1
-    for _ in range(count):
-        tag, end, position = read_tag(view, position, tag)
-        if tag == 0 and version >= _FIRST_WITH_LEADER_HINTS:
-            endpoints = read_endpoints(view, position, end)
-        position = end
-    return position, endpoints
 
 
 def _check_version(version: int) -> None:

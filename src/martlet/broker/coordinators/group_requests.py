@@ -1,7 +1,9 @@
 """What the handlers of the group APIs share: the call of a group, its caller, and long lists in pieces for one turn."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
 from martlet.base.errors import ApiError
 from martlet.broker.coordinators.groups import GroupCoordinator
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 T = TypeVar("T")
+Asked = TypeVar("Asked", bound="_OfTopic")
+Answered = TypeVar("Answered", bound="_OfTopic")
 
 PARTITIONS_PER_CALL: Final = 2_000
 """In one call of the machine; a request that names more is served in parts."""
@@ -35,6 +39,32 @@ async def call_group(
 def caller_of(context: RequestContext) -> Caller:
     """The client behind a request, as tools show it."""
     return Caller(context.client_id or "", f"/{context.link.peer.host}", context.version)
+
+
+class _OfTopic(Protocol):
+    """A topic in a request or an answer, a dataclass with its partitions."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    partitions: Any
+
+
+async def carried_out_in_pieces(
+    topics: Sequence[Asked], carry_out: Callable[[list[Asked]], Awaitable[Sequence[Answered]]]
+) -> list[Answered]:
+    """The answer for each topic; between two pieces other requests get their turn."""
+    answers: dict[int, Answered] = {}
+    for piece in in_pieces([(number, topic.partitions) for number, topic in enumerate(topics)]):
+        if answers:
+            await asyncio.sleep(0)
+        part = [
+            replace(topics[number], partitions=topics[number].partitions[start:end]) for number, start, end in piece
+        ]
+        for (number, _, _), answer in zip(piece, await carry_out(part), strict=True):
+            if number in answers:
+                answers[number].partitions += answer.partitions
+            else:
+                answers[number] = answer
+    return list(answers.values())
 
 
 def in_pieces(

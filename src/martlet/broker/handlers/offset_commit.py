@@ -6,15 +6,15 @@
 - A commit of more than 2,000 partitions is carried out in parts, each of which is stored whole or not at all.
 """
 
-import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from martlet.base.errors import ApiError
-from martlet.broker.coordinators.group_requests import call_group, caller_of, in_pieces
+from martlet.broker.coordinators.group_requests import call_group, caller_of, carried_out_in_pieces
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.groups.ports import Caller
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -32,41 +32,18 @@ REQUEST: Final = OffsetCommitRequest
 async def handle(broker: BrokerServices, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     """Commit, piece by piece where there is much."""
     caller = caller_of(context)
-    answers: dict[int, OffsetCommitResponseTopic] = {}
-    pieces = in_pieces([(number, topic.partitions) for number, topic in enumerate(request.topics)])
-    for piece in pieces:
-        part = [
-            OffsetCommitRequestTopic(topic.name, topic.topic_id, topic.partitions[start:end])
-            for topic, start, end in ((request.topics[number], start, end) for number, start, end in piece)
-        ]
-        if answers:
-            await asyncio.sleep(0)
-        response = await _commit(broker, request, part, caller)
-        for (number, _, _), answer in zip(piece, response.topics, strict=True):
-            if number in answers:
-                answers[number].partitions += answer.partitions
-            else:
-                answers[number] = answer
-    return OffsetCommitResponse(topics=list(answers.values()))
 
+    async def commit(topics: list[OffsetCommitRequestTopic]) -> Sequence[OffsetCommitResponseTopic]:
+        part = replace(request, topics=topics)
+        response = await call_group(
+            broker.groups,
+            request.group_id,
+            lambda machine, now_ms: machine.offset_commit(part, caller, now_ms),
+            partial(_refused, topics),
+        )
+        return response.topics
 
-async def _commit(
-    broker: BrokerServices, request: OffsetCommitRequest, topics: list[OffsetCommitRequestTopic], caller: Caller
-) -> OffsetCommitResponse:
-    part = OffsetCommitRequest(
-        request.group_id,
-        request.generation_id_or_member_epoch,
-        request.member_id,
-        request.group_instance_id,
-        request.retention_time_ms,
-        topics,
-    )
-    return await call_group(
-        broker.groups,
-        request.group_id,
-        lambda machine, now_ms: machine.offset_commit(part, caller, now_ms),
-        partial(_refused, topics),
-    )
+    return OffsetCommitResponse(topics=await carried_out_in_pieces(request.topics, commit))
 
 
 def _refused(topics: list[OffsetCommitRequestTopic], error: ApiError) -> OffsetCommitResponse:

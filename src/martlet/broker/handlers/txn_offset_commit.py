@@ -8,16 +8,16 @@
 - A commit of more than 2,000 partitions is carried out in parts, all in the same transaction.
 """
 
-import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.broker.coordinators.group_requests import caller_of, in_pieces
+from martlet.broker.coordinators.group_requests import caller_of, carried_out_in_pieces
 from martlet.broker.coordinators.transaction_errors import KnownErrors
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.parked.transactional_offsets import commit_in_transaction
 from martlet.broker.services import BrokerServices
-from martlet.groups.ports import Caller
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -42,40 +42,16 @@ async def handle(
 ) -> TxnOffsetCommitResponse:
     """Commit, piece by piece where there is much."""
     caller = caller_of(context)
-    answers: dict[int, TxnOffsetCommitResponseTopic] = {}
-    for piece in in_pieces([(number, topic.partitions) for number, topic in enumerate(request.topics)]):
-        part = [
-            TxnOffsetCommitRequestTopic(topic.name, topic.partitions[start:end])
-            for topic, start, end in ((request.topics[number], start, end) for number, start, end in piece)
-        ]
-        if answers:
-            await asyncio.sleep(0)
-        response = await _commit(broker, request, part, caller)
-        for (number, _, _), answer in zip(piece, response.topics, strict=True):
-            if number in answers:
-                answers[number].partitions += answer.partitions
-            else:
-                answers[number] = answer
-    return TxnOffsetCommitResponse(topics=list(answers.values()))
 
+    async def commit(topics: list[TxnOffsetCommitRequestTopic]) -> Sequence[TxnOffsetCommitResponseTopic]:
+        part = replace(request, topics=topics)
+        try:
+            response = await commit_in_transaction(broker, part, caller, adds=context.version >= _FIRST_THAT_ADDS)
+        except ApiError as error:
+            response = _refused(topics, _code(error.code, context.version))
+        return response.topics
 
-async def _commit(
-    broker: BrokerServices, request: TxnOffsetCommitRequest, topics: list[TxnOffsetCommitRequestTopic], caller: Caller
-) -> TxnOffsetCommitResponse:
-    part = TxnOffsetCommitRequest(
-        request.transactional_id,
-        request.group_id,
-        request.producer_id,
-        request.producer_epoch,
-        request.generation_id,
-        request.member_id,
-        request.group_instance_id,
-        topics,
-    )
-    try:
-        return await commit_in_transaction(broker, part, caller, adds=caller.version >= _FIRST_THAT_ADDS)
-    except ApiError as error:
-        return _refused(topics, _code(error.code, caller.version))
+    return TxnOffsetCommitResponse(topics=await carried_out_in_pieces(request.topics, commit))
 
 
 def _code(code: ErrorCode, version: int) -> ErrorCode:

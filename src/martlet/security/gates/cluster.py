@@ -6,7 +6,6 @@ Proved by: tests/unit/security/test_gates.py, tests/unit/security/test_filtering
 from dataclasses import replace
 from typing import Any, Final
 
-from martlet.base.errors import ErrorCode
 from martlet.security.gates.gate import (
     GROUP,
     REFUSALS,
@@ -54,7 +53,7 @@ from martlet.wire.messages.list_partition_reassignments import ListPartitionReas
 from martlet.wire.messages.unregister_broker import UnregisterBrokerResponse
 from martlet.wire.messages.update_features import UpdateFeaturesResponse
 
-REFUSED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+REFUSED: Final = REFUSALS[ResourceKind.CLUSTER]
 _TOPIC_CONFIGS: Final = 2
 _GROUP_CONFIGS: Final = 32
 

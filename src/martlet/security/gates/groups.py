@@ -9,7 +9,10 @@ from typing import Any, Final
 from martlet.base.errors import ErrorCode
 from martlet.security.gates.gate import (
     GROUP,
+    GROUP_REFUSED,
+    ID_REFUSED,
     TOPIC,
+    TOPIC_REFUSED,
     TRANSACTIONAL_ID,
     Admission,
     Asker,
@@ -54,10 +57,6 @@ from martlet.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from martlet.wire.messages.sync_group import SyncGroupResponse
-
-GROUP_REFUSED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
-TOPIC_REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-ID_REFUSED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 _COORDINATOR_OF_GROUP: Final = 0
 _COORDINATOR_OF_TRANSACTION: Final = 1

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from martlet.base.errors import ErrorCode
 from martlet.base.ids import NO_TOPIC_ID
 from martlet.security.gates.gate import TOPIC, Admission, Asker, Gate, one_by_one, split
+from martlet.security.gates.gate import TOPIC_REFUSED as REFUSED
 from martlet.security.rules import CLUSTER_NAME, Operation, ResourceKind
 from martlet.wire.messages.authorized_operations import OPERATIONS_NOT_REQUESTED
 from martlet.wire.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
@@ -39,7 +39,6 @@ from martlet.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _FIRST_DELETE_BY_ID: Final = 6
 
 
@@ -71,7 +70,8 @@ delete_records: Final = one_by_one(
     DeleteRecordsResponse,
     _named(Operation.DELETE),
     lambda topic: DeleteRecordsTopicResult(
-        topic.name, [DeleteRecordsPartitionResult(asked.partition_index, -1, REFUSED) for asked in topic.partitions]
+        topic.name,
+        [DeleteRecordsPartitionResult(asked.partition_index, -1, REFUSED) for asked in topic.partitions],
     ),
 )
 create_partitions: Final = one_by_one(

@@ -8,7 +8,20 @@ from typing import Any, Final
 
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import TRANSACTION_GROUP_PREFIX
-from martlet.security.gates.gate import GROUP, TOPIC, TRANSACTIONAL_ID, Admission, Asker, one_by_one, split, whole
+from martlet.security.gates.gate import (
+    CLUSTER_REFUSED,
+    GROUP,
+    GROUP_REFUSED,
+    ID_REFUSED,
+    TOPIC,
+    TOPIC_REFUSED,
+    TRANSACTIONAL_ID,
+    Admission,
+    Asker,
+    one_by_one,
+    split,
+    whole,
+)
 from martlet.security.rules import Operation
 from martlet.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from martlet.wire.messages.add_partitions_to_txn import (
@@ -36,11 +49,6 @@ from martlet.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-
-ID_REFUSED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-TOPIC_REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-GROUP_REFUSED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
-CLUSTER_REFUSED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 _FIRST_BETWEEN_BROKERS: Final = 4
 """From this version on AddPartitionsToTxn is what brokers send each other."""
