@@ -53,7 +53,7 @@ def test_the_column_serves_what_the_policy_says(traffic: list[bytes | int | str]
             out += expected
         elif out:
             offset, level = out.pop(0)
-            column.give_back(offset, level)
+            column.give_back(offset)
             policy.waiting.append((offset, level))
         levels = [level for _, level in policy.waiting]
         assert column.waiting() == tuple(levels.count(level) for level in range(LEVELS))

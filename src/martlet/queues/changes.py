@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from martlet.queues.cells import (
     BACKING_OFF,
+    CANCELLED,
     CLOSING,
     COPYING,
     DEAD_LETTERED,
@@ -18,7 +19,7 @@ from martlet.queues.cells import (
     WAITING,
     Cell,
 )
-from martlet.queues.records import Change, Closing, StateRecord, StrayEntry
+from martlet.queues.records import Change, Closing, ReleasedUpTo, StateRecord, StrayEntry
 from martlet.queues.strays import Stray, StrayTable
 from martlet.queues.window import CellRun, Window
 
@@ -29,13 +30,17 @@ _Noted: TypeAlias = tuple[int, Stray | None]
 class Changes:
     """The notes of one engine between two records."""
 
-    __slots__ = ("_ranges", "_strays", "is_whole")
+    __slots__ = ("_ranges", "_strays", "cancelled", "is_whole", "released")
 
     def __init__(self) -> None:
         self._ranges: list[tuple[int, int]] = []
         self._strays: set[int] = set()
         self.is_whole = False
         """Whether only a snapshot can say what has changed."""
+        self.cancelled: dict[int, int] = {}
+        """Messages that were cancelled before they were due or met, by offset: when they would have been due."""
+        self.released: ReleasedUpTo | None = None
+        """Stored with every record, so that it always fits the frontier."""
 
     def note(self, first: int, last: int) -> None:
         """The state of these cells has changed."""
@@ -52,7 +57,8 @@ class Changes:
             return None
         noted, moved = self._noted(window, strays)
         closing = _closing(noted, moved, copies)
-        return Change(_record(epoch, window, noted, moved, copies, is_snapshot=False), closing)
+        record = _record(epoch, window, noted, moved, copies, is_snapshot=False, released=self.released)
+        return Change(record, closing)
 
     def take_all(self, epoch: int, window: Window, strays: StrayTable, *, copies: frozenset[Cell]) -> Change:
         """A snapshot, which contains what was noted."""
@@ -60,15 +66,22 @@ class Changes:
         closing = _closing(*self._noted(window, strays), copies)
         self.is_whole = False
         runs = list(window.runs(window.start, window.frontier - 1))
-        known = sorted(((stray.offset, stray) for stray in strays), key=lambda entry: entry[0])
-        return Change(_record(epoch, window, runs, known, copies, is_snapshot=True), closing)
+        moved: list[_Noted] = [(stray.offset, stray) for stray in strays]
+        moved += [(offset, self._cancelled(offset)) for offset in self.cancelled]
+        known = sorted(moved, key=lambda entry: entry[0])
+        record = _record(epoch, window, runs, known, copies, is_snapshot=True, released=self.released)
+        return Change(record, closing)
 
     def _noted(self, window: Window, strays: StrayTable) -> tuple[list[CellRun], list[_Noted]]:
         """What was noted, as it is now; nothing is noted any more."""
         ranges = _united(self._ranges, window.start, window.frontier - 1)
-        moved = [(offset, strays.get(offset)) for offset in sorted(self._strays)]
+        moved = [(offset, strays.get(offset) or self._cancelled(offset)) for offset in sorted(self._strays)]
         self._ranges, self._strays = [], set()
         return [run for first, last in ranges for run in window.runs(first, last)], moved
+
+    def _cancelled(self, offset: int) -> Stray | None:
+        due_ms = self.cancelled.get(offset)
+        return None if due_ms is None else Stray(offset, CANCELLED, 0, due_ms)
 
 
 def _united(ranges: list[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:
@@ -112,6 +125,7 @@ def _record(
     copies: frozenset[Cell],
     *,
     is_snapshot: bool,
+    released: ReleasedUpTo | None,
 ) -> StateRecord:
     stored: list[CellRun] = []
     entries: list[StrayEntry] = []
@@ -130,7 +144,7 @@ def _record(
             _append(stored, CellRun(run.first, run.last, cell, attempts))
     entries += [_entry(offset, stray, copies) for offset, stray in moved]
     entries.sort()
-    return StateRecord(epoch, window.start, window.frontier, tuple(stored), tuple(entries), is_snapshot)
+    return StateRecord(epoch, window.start, window.frontier, tuple(stored), tuple(entries), is_snapshot, released)
 
 
 def _append(runs: list[CellRun], run: CellRun) -> None:
@@ -150,6 +164,6 @@ def _entry(offset: int, stray: Stray | None, copies: frozenset[Cell]) -> StrayEn
         return StrayEntry(offset, stray.cell - CLOSING, 0)
     if stray.cell == LEASED:
         return StrayEntry(offset, WAITING, stray.attempts - 1)
-    if stray.cell == BACKING_OFF:
-        return StrayEntry(offset, BACKING_OFF, stray.attempts, stray.ready_ms)
+    if stray.cell in (BACKING_OFF, CANCELLED):
+        return StrayEntry(offset, stray.cell, stray.attempts, stray.ready_ms)
     return StrayEntry(offset, stray.cell, stray.attempts, 0, stray.reason)

@@ -87,6 +87,11 @@ class DelayIndex:
         """How many entries there are, those that are due and not forgotten included."""
         return sum(run.count for run in self._runs) + len(self._buffer)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing before `covered_end` is missing."""
+        return not self.missing
+
     # --- filling
 
     def add(self, due_ms: int, offset: int) -> None:
@@ -149,9 +154,9 @@ class DelayIndex:
         Who is given fewer has had everything up to then, and goes on from (upto_ms, LAST_OFFSET): a position that stays
         behind is answered by a merge of all runs.
         """
-        if self._near_from <= after[0] and upto_ms <= self._near_to + self._near_ms:
+        if self._is_near(after) and upto_ms <= self._near_to + self._near_ms:
             if upto_ms > self._near_to:
-                self._move_near(upto_ms)
+                self._move_near(upto_ms, after)
             start = bisect_right(self._near, after)
             stop = bisect_right(self._near, (upto_ms, LAST_OFFSET))
             return self._near[start : min(stop, start + limit)]
@@ -162,7 +167,7 @@ class DelayIndex:
 
     def next_due_ms(self, after: Entry) -> int | None:
         """When the first entry after this one is due."""
-        if self._near_from <= after[0]:
+        if self._is_near(after):
             at = bisect_right(self._near, after)
             if at < len(self._near):
                 return self._near[at][0]
@@ -185,6 +190,13 @@ class DelayIndex:
             except DamagedRun:
                 self._lose(run)
         return count
+
+    def oldest_after(self, after: Entry) -> int | None:
+        """Not above the lowest offset of the entries after this one; None without any."""
+        oldest = [offset for due_ms, offset in self._buffer if (due_ms, offset) > after]
+        oldest += [run.coverage.first for run in self._runs if (run.dues[1], LAST_OFFSET) > after]
+        oldest += [part.first for part in self.missing]
+        return min(oldest, default=None)
 
     def _next_due(self, run: DelayRun) -> int | None:
         try:
@@ -210,6 +222,10 @@ class DelayIndex:
 
     # --- the near window
 
+    def _is_near(self, after: Entry) -> bool:
+        """Whether everything from there on up to `near_to` is in the window."""
+        return after >= (self._near_from, LAST_OFFSET)
+
     def _begin_near(self, upto_ms: int) -> None:
         self._near, self._near_from, self._near_to = [], upto_ms, upto_ms
         for run in list(self._runs):
@@ -217,10 +233,10 @@ class DelayIndex:
                 run.cursor = run.position_after((upto_ms, LAST_OFFSET))
             except DamagedRun:
                 self._lose(run)
-        self._move_near(upto_ms)
+        self._move_near(upto_ms, (upto_ms, LAST_OFFSET))
 
-    def _move_near(self, now_ms: int) -> None:
-        """Let the window reach from a little before now to a little after."""
+    def _move_near(self, now_ms: int, after: Entry) -> None:
+        """Let the window reach from a little before now, and from where the asker is, to a little after."""
         near_to = now_ms + self._near_ms
         more = [entry for entry in self._buffer if self._near_to < entry[0] <= near_to]
         for run in list(self._runs):
@@ -234,7 +250,8 @@ class DelayIndex:
         more.sort()
         self._near += more
         self._near_to = near_to
-        keep_from = max(self._near_from, now_ms - self._near_ms)
+        asked_from = after[0] if after[1] == LAST_OFFSET else after[0] - 1
+        keep_from = max(self._near_from, min(now_ms - self._near_ms, asked_from))
         del self._near[: bisect_right(self._near, (keep_from, LAST_OFFSET))]
         self._near_from = keep_from
 

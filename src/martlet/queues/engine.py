@@ -18,67 +18,36 @@ Proved by: tests/unit/queues/test_engine.py, tests/properties/test_queue_engine.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import NamedTuple
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.invariant import invariant
 from martlet.base.randomness import Randomness
 from martlet.queues.attempts import Attempts
 from martlet.queues.cells import (
-    ACKNOWLEDGED,
     BACKING_OFF,
     CLOSING,
     EXHAUSTED,
     EXPIRED,
     FINISHED,
-    GAP,
     LEASED,
-    NAMES,
     REJECTED,
-    STRAY,
     WAITING,
     Cell,
 )
-from martlet.queues.leases import Lease
+from martlet.queues.features import Features, Seen
+from martlet.queues.frontier import Frontier
+from martlet.queues.leasing import Delivery, Grant
 from martlet.queues.ledger import Ledger
 from martlet.queues.records import Change, DeadLetter, StateRecord
 from martlet.queues.retry import RetryPolicy
-from martlet.queues.strays import Stray
+from martlet.queues.settling import Settlement, Settling, Verdict
+
+__all__ = ["Delivery", "QueueEngine", "QueueOptions", "Settlement", "Verdict"]
 
 _LEASES_PER_CALL = 64
 """How many leases one call of `pass_time` ends at most, so that a mass expiry does not hold up everything."""
 _DEAD = frozenset((REJECTED, EXHAUSTED, EXPIRED))
 """What goes to the dead-letter topic, if there is one."""
-
-
-class Verdict(IntEnum):
-    """What a holder says about a message; the numbers are those of the wire."""
-
-    GAP = 0
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
-
-
-_FINISHING = {Verdict.GAP: GAP, Verdict.ACCEPT: ACKNOWLEDGED, Verdict.REJECT: REJECTED}
-
-
-class Settlement(NamedTuple):
-    """A verdict on a range of offsets."""
-
-    first: int
-    last: int
-    verdict: Verdict
-
-
-class Delivery(NamedTuple):
-    """Neighbours handed to a holder, all for the `count`-th time."""
-
-    first: int
-    last: int
-    attempts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +70,17 @@ class QueueOptions:
 class QueueEngine:
     """Serves one (subscription, partition) on the partition's leader; `end` is where deliverable messages end."""
 
-    def __init__(self, start: int, options: QueueOptions, randomness: Randomness) -> None:
+    def __init__(
+        self, start: int, options: QueueOptions, randomness: Randomness, features: Features | None = None
+    ) -> None:
         self.end = start
         self.ledger = Ledger(start)
         self._options = options
         self._group_sizes = options.retry.group_sizes()
         self._attempts = Attempts(self.ledger, options.retry, randomness)
+        self._settling = Settling(self.ledger, self._attempts)
+        self.frontier = None if features is None else Frontier(self.ledger, features)
+        """With features the engine leases only what was looked at (`look_wanted`, `take_seen`)."""
 
     @property
     def options(self) -> QueueOptions:
@@ -115,31 +89,65 @@ class QueueEngine:
     @property
     def has_deliverable(self) -> bool:
         """Whether an `acquire` now would hand out something."""
+        if self.frontier is not None:
+            return self.frontier.is_ready and len(self.frontier.order) > 0
         return bool(self.ledger.window.waiting) or self._fresh() > 0 or self.ledger.strays.first_waiting() is not None
+
+    @property
+    def low_mark(self) -> int:
+        """The lowest offset that this subscription still needs of the log."""
+        scheduled = None if self.frontier is None else self.frontier.oldest_scheduled()
+        return self.ledger.low_mark if scheduled is None else min(scheduled, self.ledger.low_mark)
+
+    # --- looking inside
+
+    def look_wanted(self, limit: int) -> tuple[int, int] | None:
+        """From which offset to before which the shell should look now; None when there is nothing to look at."""
+        if self.frontier is None:
+            return None
+        return self.frontier.wanted(limit, self.end, self._options.window_max, self._options.strays_max)
+
+    def take_seen(self, first: int, end: int, seen: Sequence[Seen], wall_ms: int) -> int:
+        """What is at the offsets that were wanted, ascending; where none is, there is no message.
+
+        Returns how far it was taken: less than `end` when there is no room behind busy keys.
+        """
+        invariant(self.frontier is not None, "only a subscription with features looks at its messages")
+        return end if self.frontier is None else self.frontier.take_seen(first, end, seen, wall_ms, self.end)
+
+    def cancel(self, offset: int, due_ms: int = 0) -> None:
+        """Never deliver this message, which was not handed out yet; ApiError when it is too late, or cannot be.
+
+        `due_ms` is when it is due, 0 if it is not delayed. It is cancelled once the next change is committed.
+        """
+        if not self.ledger.log_start <= offset < self.end:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"there is no message at offset {offset}")
+        if self.frontier is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "this subscription does not look at its messages")
+        self.frontier.cancel(offset, due_ms)
 
     # --- leasing
 
     def acquire(self, holder: str, limit: int, now_ms: int, lease_ms: int | None = None) -> list[Delivery]:
-        """Lease up to `limit` messages to a holder, the oldest first; ascending and disjoint.
+        """Lease up to `limit` messages to a holder, the oldest or the most urgent; ascending and disjoint.
 
         For so long as the options say, or as is asked for.
         """
         self.ledger.strays.wake(now_ms)
-        deliveries: list[Delivery] = []
         if limit < 1 or not self.has_deliverable:
-            return deliveries
+            return []
         lease = self.ledger.leases.open(holder, now_ms + (lease_ms or self._options.lease_ms))
-        taken, most = self._lease_strays(lease, limit, deliveries)
-        taken, most = self._lease_waiting(lease, taken, most, deliveries)
-        length = min(most - taken, self._fresh())
-        if length > 0:
-            first = self.ledger.window.open(length, LEASED, 1, lease.slot)
-            lease.add(first, first + length - 1)
-            deliveries.append(Delivery(first, first + length - 1, 1))
+        grant = Grant(self.ledger, lease, limit, self._group_sizes)
+        if self.frontier is None:
+            grant.fill_in_order(self._fresh())
+            grant.deliveries.sort()
+        else:
+            order = self.frontier.order
+            order.saw_end(self.end, now_ms)
+            order.column.forget_before(self.ledger.window.start)
+            grant.fill_by(order, now_ms)
         self.ledger.leases.drop_unused(lease)
-        if len(deliveries) > 1:
-            deliveries.sort()
-        return deliveries
+        return grant.deliveries
 
     def _fresh(self) -> int:
         """How many messages beyond the frontier may be leased."""
@@ -147,37 +155,6 @@ class QueueEngine:
             return 0
         window = self.ledger.window
         return min(self.end - window.frontier, self._options.window_max - (window.frontier - window.start))
-
-    def _lease_strays(self, lease: Lease, most: int, deliveries: list[Delivery]) -> tuple[int, int]:
-        """How many were leased, and how many may be leased together with them."""
-        taken = 0
-        while taken < most and (stray := self.ledger.strays.first_waiting()) is not None:
-            together = min(most, self._group_sizes[stray.attempts + 1])
-            if taken >= together:
-                return taken, taken  # a suspect begins the next lease
-            most = together
-            stray.attempts += 1
-            stray.slot = lease.slot
-            self.ledger.strays.set_cell(stray, LEASED)
-            lease.add_stray(stray.offset)
-            deliveries.append(Delivery(stray.offset, stray.offset, stray.attempts))
-            taken += 1
-        return taken, most
-
-    def _lease_waiting(self, lease: Lease, taken: int, most: int, deliveries: list[Delivery]) -> tuple[int, int]:
-        window = self.ledger.window
-        while taken < most and (first := window.next_waiting()) is not None:
-            count = window.attempts(first) + 1
-            together = min(most, self._group_sizes[count])
-            if taken >= together:
-                return taken, taken
-            most = together
-            run = window.run_at(first, most - taken)
-            window.lease(first, run.last, count, lease.slot)
-            lease.add(first, run.last)
-            deliveries.append(Delivery(first, run.last, count))
-            taken += run.last - first + 1
-        return taken, most
 
     def admit(self, length: int, cell: Cell = WAITING) -> int:
         """Move the frontier over this many messages without leasing them: they wait, or are finished; the first one."""
@@ -193,19 +170,20 @@ class QueueEngine:
         """These were leased and could not be delivered, as far as the holder still has them: no attempt was made."""
         for first, last, attempts in deliveries:
             for stray in self.ledger.strays.within(first, last):
-                if stray.cell == LEASED and stray.attempts == attempts and self._has(holder, stray.slot):
+                if (
+                    stray.cell == LEASED
+                    and stray.attempts == attempts
+                    and self.ledger.leases[stray.slot].holder == holder
+                ):
                     self._attempts.take_back_stray(stray)
             window = self.ledger.window
             first = max(first, window.start)
             for run in list(window.runs(first, last)) if first <= last else ():
                 if run.cell == LEASED and run.attempts == attempts:
                     slots = window.slots(run.first, run.last)
-                    if all(self._has(holder, slot) for slot in slots):
+                    if all(self.ledger.leases[slot].holder == holder for slot in slots):
                         self._attempts.take_back(run.first, run.last)
         self.ledger.window.advance()
-
-    def _has(self, holder: str, slot: int) -> bool:
-        return self.ledger.leases[slot].holder == holder
 
     # --- settling
 
@@ -225,89 +203,10 @@ class QueueEngine:
         that were leased again since are refused. What lies before the start is finished already, and ignored. A renewal
         is for `lease_ms`, a release keeps the message back for `delay_ms`, else both are as the options say.
         """
-        previous = -1
+        self._settling.check(holder, settlements, attempt)
+        until_ms = now_ms + (lease_ms or self._options.lease_ms)
         for settlement in settlements:
-            if not previous < settlement.first <= settlement.last < self.ledger.window.frontier:
-                reason = f"offsets {settlement.first} to {settlement.last}, of which not all were delivered"
-                raise ApiError(ErrorCode.INVALID_REQUEST, reason)
-            previous = settlement.last
-            self._check_held(settlement, holder, attempt)
-        for settlement in settlements:
-            self._apply(settlement, now_ms, lease_ms, delay_ms)
-
-    def _check_held(self, settlement: Settlement, holder: str | None, attempt: int | None) -> None:
-        window = self.ledger.window
-        first, last = max(settlement.first, window.start), settlement.last
-        if first <= last and attempt is None and window.has_only(first, last, LEASED):
-            self._check_slots(window.slots(first, last), holder, settlement)
-            return
-        moved = 0
-        if first <= last:
-            for run in window.runs(first, last):
-                if run.cell == LEASED and attempt in (None, run.attempts):
-                    self._check_slots(window.slots(run.first, run.last), holder, settlement)
-                elif run.cell == STRAY:
-                    moved += run.last - run.first + 1
-                else:
-                    raise _not_held(run.first, run.cell)
-        for stray in self.ledger.strays.within(settlement.first, last):
-            if stray.cell != LEASED or attempt not in (None, stray.attempts):
-                raise _not_held(stray.offset, stray.cell)
-            self._check_slots({stray.slot: 1}, holder, settlement)
-            moved -= stray.offset >= first
-        if moved > 0:
-            raise _not_held(settlement.first, ACKNOWLEDGED)
-
-    def _check_slots(self, slots: dict[int, int], holder: str | None, settlement: Settlement) -> None:
-        if holder is not None and any(self.ledger.leases[slot].holder != holder for slot in slots):
-            reason = f"offsets {settlement.first} to {settlement.last} are leased by another"
-            raise ApiError(ErrorCode.INVALID_RECORD_STATE, reason)
-
-    def _apply(self, settlement: Settlement, now_ms: int, lease_ms: int | None, delay_ms: int | None) -> None:
-        """One settlement that has passed every check."""
-        strays = self.ledger.strays.within(settlement.first, settlement.last)
-        first, last = max(settlement.first, self.ledger.window.start), settlement.last
-        ranges: list[tuple[int, int]] = []
-        if first <= last:
-            ranges = [(first, last)]
-            if strays:
-                ranges = [(run.first, run.last) for run in self.ledger.window.runs(first, last) if run.cell == LEASED]
-        target = _FINISHING.get(settlement.verdict)
-        for begin, end in ranges:
-            if target is not None:
-                self.ledger.window.move(begin, end, LEASED, CLOSING + target)
-                self.ledger.changes.note(begin, end)
-            elif settlement.verdict is Verdict.RENEW:
-                self._renew(begin, end, now_ms + (lease_ms or self._options.lease_ms))
-            else:
-                self._attempts.give_back(begin, end, now_ms, delay_ms)
-        for stray in strays:
-            if target is not None:
-                self.ledger.strays.set_cell(stray, CLOSING + target)
-                self.ledger.changes.note_stray(stray.offset)
-            elif settlement.verdict is Verdict.RENEW:
-                self._renew_stray(stray, now_ms + (lease_ms or self._options.lease_ms))
-            else:
-                self._attempts.give_back_stray(stray, now_ms, delay_ms)
-        self.ledger.window.advance()
-
-    def _renew(self, first: int, last: int, deadline_ms: int) -> None:
-        for slot, length in self.ledger.window.slots(first, last).items():
-            old = self.ledger.leases[slot]
-            lease = self.ledger.leases.open(old.holder, deadline_ms)
-            if lease is not old:
-                for begin, end in self.ledger.held_under(old, first, last):
-                    self.ledger.window.set_slot(begin, end, lease.slot)
-                    lease.add(begin, end)
-                self.ledger.leases.leave(old, length)
-
-    def _renew_stray(self, stray: Stray, deadline_ms: int) -> None:
-        old = self.ledger.leases[stray.slot]
-        lease = self.ledger.leases.open(old.holder, deadline_ms)
-        if lease is not old:
-            stray.slot = lease.slot
-            lease.add_stray(stray.offset)
-            self.ledger.leases.leave_stray(old, stray.offset)
+            self._settling.apply(settlement, now_ms, until_ms, delay_ms)
 
     # --- the end of leases
 
@@ -328,6 +227,21 @@ class QueueEngine:
             self._attempts.end(lease, now_ms, is_attempt=True)
         self.ledger.window.advance()
         return True
+
+    def pass_wall_time(self, wall_ms: int, now_ms: int) -> bool:
+        """Hand over what is due, and end what has expired; whether there is more of it.
+
+        Due times and ends are instants of the wall clock, which may jump; leases and pauses go by `now_ms`.
+        """
+        if self.frontier is None:
+            return False
+        self.frontier.order.saw_end(self.end, now_ms)
+        is_more = self.frontier.release_due(wall_ms, self._options.strays_max)
+        return self.frontier.expire(wall_ms) or is_more
+
+    def next_wall_ms(self) -> int | None:
+        """When, by the wall clock, `pass_wall_time` has something to do."""
+        return None if self.frontier is None else self.frontier.next_due_ms(self._options.strays_max)
 
     def next_due_ms(self) -> int | None:
         """When `pass_time` has something to do; None while nothing is leased or backs off."""
@@ -358,11 +272,16 @@ class QueueEngine:
     def reset(self, start: int) -> None:
         """Go on at another offset: every lease, count and stray is forgotten, and what a holder still says of them."""
         self.ledger.reset(start)
+        if self.frontier is not None:
+            self.frontier.begin()
 
     def log_begins_at(self, offset: int) -> None:
         """What lies before this offset is no longer in the log."""
         self.end = max(self.end, offset)
+        is_behind = offset >= self.ledger.window.frontier
         self.ledger.log_begins_at(offset)
+        if is_behind and self.frontier is not None:
+            self.frontier.begin()
 
     # --- durability
 
@@ -402,15 +321,13 @@ class QueueEngine:
 
     def replay(self, record: StateRecord) -> None:
         """Take in one record of the state log, in its order, before anything is served."""
+        self.ledger.watch_with(None)
         self.ledger.replay(record)
 
     def loaded(self) -> list[DeadLetter]:
         """Everything is replayed: serve from here on. Returns the copies that were not surely made."""
         self.end = max(self.end, self.ledger.window.frontier)
         self.alter(self._options)
+        if self.frontier is not None:
+            self.frontier.begin_loaded()
         return self.ledger.copying()
-
-
-def _not_held(offset: int, cell: Cell) -> ApiError:
-    name = NAMES.get(cell % CLOSING, "unknown")
-    return ApiError(ErrorCode.INVALID_RECORD_STATE, f"the message at offset {offset} is not leased: {name}")

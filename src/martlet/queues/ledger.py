@@ -8,6 +8,7 @@ Proved by: tests/unit/queues/test_engine.py, tests/properties/test_queue_engine.
 
 from martlet.queues.cells import (
     ACKNOWLEDGED,
+    CANCELLED,
     CLOSING,
     COPYING,
     DEAD_LETTERED,
@@ -20,6 +21,7 @@ from martlet.queues.cells import (
     Cell,
 )
 from martlet.queues.changes import Changes
+from martlet.queues.delivery_order import DeliveryOrder
 from martlet.queues.leases import Lease, LeaseBook
 from martlet.queues.records import Change, DeadLetter, StateRecord
 from martlet.queues.strays import Stray, StrayTable
@@ -36,6 +38,16 @@ class Ledger:
         self.leases = LeaseBook()
         self.changes = Changes()
         self.changes.is_whole = True
+        self.order: DeliveryOrder | None = None
+        """Hears of every change of a state, while it is set."""
+        self.log_start = 0
+
+    def _begin_at(self, start: int) -> None:
+        self.window, self.strays, self.leases = Window(start), StrayTable(), LeaseBook()
+
+    def watch_with(self, order: DeliveryOrder | None) -> None:
+        """This order hears of every change from now on."""
+        self.order = self.window.watcher = self.strays.watcher = order
 
     @property
     def low_mark(self) -> int:
@@ -75,17 +87,16 @@ class Ledger:
     def reset(self, start: int) -> None:
         """Go on at another offset: every lease, count and stray is forgotten, and what a holder still says of them."""
         self.epoch += 1
-        self.window = Window(start)
-        self.strays = StrayTable()
-        self.leases = LeaseBook()
+        self._begin_at(start)
         self.changes = Changes()
         self.changes.is_whole = True
 
     def log_begins_at(self, offset: int) -> None:
         """What lies before this offset is no longer in the log: no consumer can have it any more."""
         window = self.window
+        self.log_start = max(self.log_start, offset)
         if offset >= window.frontier:
-            self.window, self.strays, self.leases = Window(offset), StrayTable(), LeaseBook()
+            self._begin_at(offset)
             self.changes.is_whole = True
             return
         if offset > window.start:
@@ -203,11 +214,13 @@ class Ledger:
     def replay(self, record: StateRecord) -> None:
         """Take in one record of the state log, in its order, before anything is served."""
         self.changes.is_whole = False
+        self.changes.released = record.released
         window = self.window
         if record.is_snapshot or record.epoch != self.epoch:
             self.epoch = record.epoch
             window = self.window = Window(record.start)
             self.strays = StrayTable()
+            self.changes.cancelled = {}
         elif record.start >= window.frontier:
             window = self.window = Window(record.start)
         if record.frontier > window.frontier:
@@ -216,7 +229,9 @@ class Ledger:
         for run in record.runs:
             self._restore(run)
         for entry in record.strays:
-            if entry.cell in FINISHED:
+            if entry.cell == CANCELLED and entry.ready_ms:
+                self.changes.cancelled[entry.offset] = entry.ready_ms
+            elif entry.cell in FINISHED:
                 if entry.offset in self.strays:
                     self.strays.remove(entry.offset)
             else:

@@ -1,8 +1,9 @@
 """The bytes of a state record, key and value, in the state log.
 
     key     version u8 = 0 · topic id 16 bytes · partition varint · subscription, UTF-8, up to the end
-    value   version u8 = 0 · flags u8 (1 snapshot, 2 packed) · epoch · start · frontier - start ·
-            [packed cells] · number of runs · runs · number of strays · strays
+    value   version u8 = 0 · flags u8 (1 snapshot, 2 packed, 4 delays) · epoch · start · frontier - start ·
+            [begin · due · offset, of what was released] · [packed cells] · number of runs · runs ·
+            number of strays · strays
     run     offsets left out since the last run · length - 1 · cell u8 (+ 128 with a count) · [count u8]
     stray   offset · cell u8 · count u8 · ready_ms · reason u8
 
@@ -23,7 +24,7 @@ from typing import Final, NamedTuple
 from martlet.base.errors import ProtocolViolation
 from martlet.base.ids import TopicId
 from martlet.queues.cells import ACKNOWLEDGED, BACKING_OFF, COPYING, FINISHED, ONE, STRAY, WAITING, Cell
-from martlet.queues.records import StateRecord, StrayEntry
+from martlet.queues.records import ReleasedUpTo, StateRecord, StrayEntry
 from martlet.queues.window import CellRun
 from martlet.wire.primitives import read_uvarlong
 
@@ -33,6 +34,7 @@ WINDOW_MAX: Final = 16_000_000
 _VERSION: Final = 0
 _SNAPSHOT: Final = 1
 _PACKED: Final = 2
+_DELAYS: Final = 4
 _HAS_COUNT: Final = 0x80
 _OFFSET_MAX: Final = (1 << 63) - 1
 _STORED_RUNS: Final = FINISHED | {WAITING, STRAY}
@@ -81,10 +83,13 @@ def encode_state(record: StateRecord) -> bytes:
 
 
 def _encode(record: StateRecord, flags: int, packed: bytes, runs: Iterable[CellRun]) -> bytes:
-    out = bytearray((_VERSION, flags))
+    released = record.released
+    out = bytearray((_VERSION, flags if released is None else flags | _DELAYS))
     _put(out, record.epoch)
     _put(out, record.start)
     _put(out, record.frontier - record.start)
+    for number in released or ():
+        _put(out, number)
     out += packed
     runs = list(runs)
     _put(out, len(runs))
@@ -133,13 +138,21 @@ def _decode(data: bytes) -> tuple[StateRecord, int]:
     version, flags = data[0], data[1]
     if version != _VERSION:
         raise ProtocolViolation(f"a state record of version {version}, and we read {_VERSION}")
-    if flags not in (0, _SNAPSHOT, _SNAPSHOT | _PACKED):
+    if flags & ~_DELAYS not in (0, _SNAPSHOT, _SNAPSHOT | _PACKED):
         raise ProtocolViolation(f"a state record with the flags {flags}")
     epoch, position = read_uvarlong(data, 2)
     start, position = read_uvarlong(data, position)
     length, position = read_uvarlong(data, position)
     if length > WINDOW_MAX or start + length > _OFFSET_MAX:
         raise ProtocolViolation(f"a state record of {length} messages from offset {start} on")
+    released: ReleasedUpTo | None = None
+    if flags & _DELAYS:
+        begin, position = read_uvarlong(data, position)
+        due_ms, position = read_uvarlong(data, position)
+        offset, position = read_uvarlong(data, position)
+        if max(begin, due_ms, offset) > _OFFSET_MAX:
+            raise ProtocolViolation(f"delayed messages released up to {due_ms}, offset {offset}, from {begin} on")
+        released = ReleasedUpTo(begin, due_ms, offset)
     packed: list[CellRun] = []
     if flags & _PACKED:
         size = -(-length // 4)
@@ -151,7 +164,7 @@ def _decode(data: bytes) -> tuple[StateRecord, int]:
         if any(one.last >= other.first for one, other in pairwise(runs)):
             raise ProtocolViolation("the packed cells and the runs of a state record overlap")
     strays, position = _read_strays(data, position)
-    record = StateRecord(epoch, start, start + length, tuple(runs), tuple(strays), bool(flags & _SNAPSHOT))
+    record = StateRecord(epoch, start, start + length, tuple(runs), tuple(strays), bool(flags & _SNAPSHOT), released)
     return record, position
 
 

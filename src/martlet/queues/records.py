@@ -22,6 +22,14 @@ class StrayEntry(NamedTuple):
     reason: Cell = WAITING
 
 
+class ReleasedUpTo(NamedTuple):
+    """Of the delayed messages from offset `begin` on, those up to this due time and offset were handed over."""
+
+    begin: int
+    due_ms: int
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class StateRecord:
     """One record of a subscription and partition in the state log."""
@@ -36,6 +44,8 @@ class StateRecord:
     strays: tuple[StrayEntry, ...] = ()
     is_snapshot: bool = False
     """Whether what is not named has its first state: waiting, never leased."""
+    released: ReleasedUpTo | None = None
+    """How far delayed messages were handed over, where they are."""
 
 
 class Closing(NamedTuple):

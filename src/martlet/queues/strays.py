@@ -12,6 +12,7 @@ Proved by: tests/unit/queues/test_strays.py, tests/properties/test_queue_engine.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import Protocol
 
 from martlet.queues.cells import BACKING_OFF, WAITING, Cell
 
@@ -31,10 +32,18 @@ class Stray:
     """Of its lease; only while it is leased, or closing out of a lease."""
 
 
+class StrayWatcher(Protocol):
+    """Who has to know what becomes of the strays."""
+
+    def stray_moved(self, stray: Stray, cell: Cell) -> None: ...
+
+    def stray_gone(self, offset: int) -> None: ...
+
+
 class StrayTable:
     """All strays of one subscription and partition, by offset."""
 
-    __slots__ = ("_by_offset", "_pauses", "_ready")
+    __slots__ = ("_by_offset", "_pauses", "_ready", "watcher")
 
     def __init__(self) -> None:
         self._by_offset: dict[int, Stray] = {}
@@ -42,6 +51,7 @@ class StrayTable:
         """(ready_ms, offset) of those backing off, and of some that no longer are."""
         self._ready: list[int] = []
         """Offsets of those that wait, and of some that no longer do."""
+        self.watcher: StrayWatcher | None = None
 
     def __len__(self) -> int:
         return len(self._by_offset)
@@ -51,6 +61,9 @@ class StrayTable:
 
     def __contains__(self, offset: int) -> bool:
         return offset in self._by_offset
+
+    def __getitem__(self, offset: int) -> Stray:
+        return self._by_offset[offset]
 
     def get(self, offset: int) -> Stray | None:
         return self._by_offset.get(offset)
@@ -75,9 +88,13 @@ class StrayTable:
             heappush(self._ready, stray.offset)
         elif cell == BACKING_OFF:
             heappush(self._pauses, (stray.ready_ms, stray.offset))
+        if self.watcher is not None:
+            self.watcher.stray_moved(stray, cell)
 
     def remove(self, offset: int) -> None:
         del self._by_offset[offset]
+        if self.watcher is not None:
+            self.watcher.stray_gone(offset)
 
     def wake(self, now_ms: int) -> int:
         """Let those wait whose pause is over; their number."""

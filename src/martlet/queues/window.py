@@ -15,7 +15,7 @@ Proved by: tests/unit/queues/test_window.py, tests/properties/test_queue_engine.
 
 from array import array
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from martlet.queues.cells import CLOSING, LEASED, ONE, PASSABLE, STRAY, WAITING, Cell
 
@@ -35,6 +35,12 @@ class CellRun(NamedTuple):
     attempts: int
 
 
+class WindowWatcher(Protocol):
+    """Who has to know what becomes of the messages."""
+
+    def moved(self, first: int, last: int, old: Cell, new: Cell) -> None: ...
+
+
 class Window:
     """The columns over the offsets from `start` to before `frontier`."""
 
@@ -49,6 +55,7 @@ class Window:
         "start",
         "waiting",
         "waiting_from",
+        "watcher",
     )
 
     def __init__(self, start: int) -> None:
@@ -58,6 +65,8 @@ class Window:
         self._slots = array("I")
         self.start = self.frontier = self.waiting_from = start
         self.waiting = self.leased = self.closing = 0
+        self.watcher: WindowWatcher | None = None
+        """Hears of every `move`; what is opened or leased is its own doing."""
 
     def __len__(self) -> int:
         return self.frontier - self.start
@@ -148,6 +157,8 @@ class Window:
             self._states[at : at + length] = ONE[new] * length
         self._tally(old, -length, first)
         self._tally(new, length, first)
+        if self.watcher is not None:
+            self.watcher.moved(first, last, old, new)
 
     def lease(self, first: int, last: int, count: int, slot: int) -> None:
         """All cells of this range, which wait, are leased with this delivery count."""

@@ -4,7 +4,7 @@ import pytest
 from sim.disk import SimDisk
 from sim.randomness import SimRandomness
 
-from martlet.queues.delay_index import DelayIndex
+from martlet.queues.delay_index import LAST_OFFSET, DelayIndex
 from martlet.queues.delay_run import BLOCK, Coverage, Entry
 
 BEFORE = (-1, -1)
@@ -181,3 +181,23 @@ def test_a_clock_that_jumps_changes_nothing_but_the_time() -> None:
         rest += found
         after = found[-1]
     assert first + [entry for entry in rest if entry > first[-1]] == expected
+
+
+def test_who_asks_late_gets_what_was_due_meanwhile() -> None:
+    index = DelayIndex(SimDisk(SimRandomness(1)), "delay", near_ms=200)
+    index.open(0)
+    assert index.due((1_000, LAST_OFFSET), 1_000, 10) == []
+    index.add(1_030, 0)
+    assert index.due((1_000, LAST_OFFSET), 1_301, 10) == [(1_030, 0)], "the near window has moved past it"
+
+
+def test_a_page_may_end_between_messages_of_one_instant() -> None:
+    index = DelayIndex(SimDisk(SimRandomness(1)), "delay", near_ms=200)
+    index.open(0)
+    for offset in range(4):
+        index.add(1_500, offset)
+    assert index.due((1_000, LAST_OFFSET), 1_400, 2) == []
+    assert index.due((1_400, LAST_OFFSET), 1_500, 2) == [(1_500, 0), (1_500, 1)]
+    assert index.due((1_500, 1), 1_800, 2) == [(1_500, 2), (1_500, 3)]
+    assert index.due((1_500, 2), 9_800, 9) == [(1_500, 3)]
+    assert index.next_due_ms((1_500, 2)) == 1_500

@@ -2,56 +2,53 @@
 
 from martlet.queues.key_order import KeyOrder
 
-A, B, C = b"a", b"b", b"c"
+A, B = b"a", b"b"
 
 
 def test_later_messages_of_a_busy_key_are_parked_and_others_go_on() -> None:
     order = KeyOrder()
-    assert order.take_new(10, [A, A, B, None, A, None], 10) == ([10, 12, 13, 15], 6)
+    assert [order.enter(offset, key) for offset, key in ((10, A), (11, A), (12, B), (14, A))] == [
+        True,
+        False,
+        True,
+        False,
+    ]
     assert order.parked == 2
     assert order.waits_behind(A) == (11, 14)
-    order.finished(10)
-    assert order.take_ready(5) == [11]
-    order.finished(11)
-    order.finished(12)
-    assert order.take_ready(5) == [14]
-    order.finished(14)
-    assert order.take_new(16, [A, B], 10) == ([16, 17], 2)
+    assert order.finished(10) == 11
+    assert order.finished(12) is None
+    assert order.finished(11) == 14
+    assert order.finished(14) is None
+    assert order.enter(16, A)
 
 
-def test_a_released_message_goes_before_the_rest_of_its_key() -> None:
+def test_a_message_that_ends_while_it_is_parked_is_passed_over() -> None:
     order = KeyOrder()
-    order.take_new(0, [A, A, B], 10)
-    assert order.released(0)
-    assert not order.released(0)
-    assert order.take_new(3, [A, C], 10) == ([4], 2)
-    assert order.take_ready(5) == [0]
-    order.finished(0)
-    assert order.take_ready(5) == [1]
-    assert not order.released(99), "a message without a key has no place here"
-
-
-def test_at_the_bound_nothing_more_is_parked_and_the_reason_is_named() -> None:
-    order = KeyOrder(parked_max=2)
-    assert order.take_new(0, [A, A, A, A, B], 10) == ([0], 3)
-    assert (order.is_full, order.busiest()) == (True, (A, 2))
-    assert order.take_new(3, [B, A], 10) == ([3], 1), "free keys are still taken"
-    order.finished(0)
-    assert order.take_new(4, [A], 10) == ([], 1)
-
-
-def test_a_limit_stops_where_it_is_reached() -> None:
-    order = KeyOrder()
-    assert order.take_new(0, [A, B, C], 2) == ([0, 1], 2)
+    for offset in range(4):
+        order.enter(offset, A)
+    order.drop(1)
+    order.drop(3)
+    assert (order.parked, order.waits_behind(A)) == (1, (2,))
+    assert order.finished(0) == 2
+    assert order.finished(2) is None
     assert order.busiest() is None
-    assert not order.has_ready
+    assert order.enter(9, A)
 
 
-def test_a_loaded_subscription_goes_on_in_order() -> None:
+def test_what_never_had_a_key_ends_without_a_trace() -> None:
     order = KeyOrder()
-    for offset, key in ((3, A), (5, B), (6, A), (9, A)):
-        order.restore(offset, key)
-    assert order.take_ready(10) == [3, 5]
-    order.finished(3)
-    assert order.take_ready(10) == [6]
-    assert order.parked == 1
+    order.drop(7)
+    assert order.finished(7) is None
+    assert order.parked == 0
+
+
+def test_at_the_bound_the_reason_is_told() -> None:
+    order = KeyOrder(parked_max=2)
+    for offset in range(3):
+        order.enter(offset, A)
+    order.enter(3, B)
+    assert (order.is_full, order.busiest()) == (True, (A, 2))
+    assert order.is_busy(B)
+    assert order.turn_of(A) == 0
+    order.finished(0)
+    assert not order.is_full

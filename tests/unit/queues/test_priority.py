@@ -39,7 +39,7 @@ def test_a_message_given_back_keeps_its_place() -> None:
     column = PriorityColumn(0)
     column.extend(bytes((4, 4, 4)))
     assert column.take(2, NOTHING) == [0, 1]
-    column.give_back(0, 4)
+    column.give_back(0)
     assert column.take(2, NOTHING) == [0, 2]
 
 
