@@ -288,7 +288,7 @@ class FeaturesAgainstModel(RuleBasedStateMachine):
 
     def scheduled(self) -> int:
         frontier = self.engine.frontier
-        return 0 if frontier is None else frontier.scheduled()
+        return 0 if frontier is None else frontier.releases.scheduled()
 
 
 FeaturesAgainstModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

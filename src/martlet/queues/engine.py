@@ -96,7 +96,7 @@ class QueueEngine:
     @property
     def low_mark(self) -> int:
         """The lowest offset that this subscription still needs of the log."""
-        scheduled = None if self.frontier is None else self.frontier.oldest_scheduled()
+        scheduled = None if self.frontier is None else self.frontier.releases.oldest_scheduled()
         return self.ledger.low_mark if scheduled is None else min(scheduled, self.ledger.low_mark)
 
     # --- looking inside
@@ -236,7 +236,7 @@ class QueueEngine:
         if self.frontier is None:
             return False
         self.frontier.order.saw_end(self.end, now_ms)
-        is_more = self.frontier.release_due(wall_ms, self._options.strays_max)
+        is_more = self.frontier.releases.release_due(wall_ms, self._options.strays_max)
         return self.frontier.expire(wall_ms) or is_more
 
     def next_wall_ms(self) -> int | None:

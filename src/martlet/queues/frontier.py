@@ -35,18 +35,14 @@ from martlet.queues.cells import (
     WAITING,
     Cell,
 )
-from martlet.queues.delay_index import LAST_OFFSET
-from martlet.queues.delay_run import Entry
 from martlet.queues.delivery_order import DeliveryOrder
 from martlet.queues.features import Features, Seen
 from martlet.queues.key_order import KeyOrder
 from martlet.queues.ledger import Ledger
 from martlet.queues.priority import DEFAULT_LEVEL, LEVELS
-from martlet.queues.records import ReleasedUpTo
+from martlet.queues.releases import Releases
 from martlet.queues.strays import Stray
 
-RELEASED_AT_ONCE: Final = 500
-"""Due messages that one call hands over at most."""
 _EXPIRED_AT_ONCE: Final = 1_000
 
 
@@ -58,7 +54,7 @@ class Frontier:
         self._ledger = ledger
         self._again: list[tuple[int, int]] = []
         """What is to be looked at again after loading, ascending."""
-        self._has_loaded_strays = False
+        self.releases = Releases(ledger, features.schedule)
         self.order = self._new_order()
 
     def _new_order(self) -> DeliveryOrder:
@@ -81,7 +77,7 @@ class Frontier:
         if window.frontier > window.start:
             again.append((window.start, window.frontier))
         self._again = sorted(again)
-        cancelled, released = self._ledger.changes.cancelled, self._released
+        cancelled, released = self._ledger.changes.cancelled, self.releases.upto
         for offset, due_ms in list(cancelled.items()):
             if offset < window.frontier and (due_ms, offset) <= released:
                 del cancelled[offset]
@@ -145,7 +141,7 @@ class Frontier:
     # --- what the frontier meets
 
     def _meet(self, first: int, end: int, seen: Sequence[Seen], now_ms: int) -> int:
-        self.set_out(now_ms)
+        self.releases.set_out(now_ms)
         cells, levels = bytearray(), bytearray()
         later: list[Stray] = []
         for message in seen:
@@ -187,7 +183,7 @@ class Frontier:
 
     def _cell_of(self, message: Seen, now_ms: int) -> Cell:
         entry = (message.due_ms, message.offset)
-        is_scheduled = message.due_ms > 0 and self.features.schedule is not None and entry > self._released
+        is_scheduled = message.due_ms > 0 and self.features.schedule is not None and entry > self.releases.upto
         cancelled = self._ledger.changes.cancelled
         if message.offset in cancelled:
             if not is_scheduled:
@@ -260,79 +256,10 @@ class Frontier:
             ledger.changes.note(offset, offset)
             window.advance()
 
-    # --- what is due
-
-    @property
-    def _released(self) -> Entry:
-        released = self._ledger.changes.released
-        return (-1, -1) if released is None else (released.due_ms, released.offset)
-
-    def set_out(self, now_ms: int) -> None:
-        """From the first moment on, what is due later than now belongs to the index."""
-        changes = self._ledger.changes
-        if changes.released is None and self.features.schedule is not None:
-            changes.released = ReleasedUpTo(self._ledger.window.start, max(0, now_ms), LAST_OFFSET)
-
-    def release_due(self, now_ms: int, strays_max: int) -> bool:
-        """Make strays of scheduled messages that are due; whether there are more of them."""
-        schedule, ledger = self.features.schedule, self._ledger
-        self.set_out(now_ms)
-        released = ledger.changes.released
-        if schedule is None or released is None or not self._can_release(strays_max):
-            return False
-        room = min(strays_max - len(ledger.strays), RELEASED_AT_ONCE)
-        entries = schedule.due(self._released, now_ms, room)
-        if not schedule.is_complete:
-            return False  # a part was found damaged just now: what was found may lack some
-        for _, offset in entries:
-            if offset >= ledger.window.frontier:
-                continue  # it will be found due, or cancelled, when it is met
-            if ledger.changes.cancelled.pop(offset, None) is None and self._is_scheduled(offset, released.begin):
-                ledger.strays.put(Stray(offset, WAITING, 0))
-                ledger.changes.note_stray(offset)
-        upto = entries[-1] if len(entries) == room else max(self._released, (now_ms, LAST_OFFSET))
-        ledger.changes.released = ReleasedUpTo(released.begin, *upto)
-        return len(entries) == room
-
-    def _can_release(self, strays_max: int) -> bool:
-        schedule, ledger = self.features.schedule, self._ledger
-        return (
-            schedule is not None
-            and schedule.is_complete
-            and schedule.covered_end >= ledger.window.frontier
-            and len(ledger.strays) < strays_max
-        )
-
-    def _is_scheduled(self, offset: int, begin: int) -> bool:
-        """Whether this delayed message was met, was moved aside for the index, and is nothing else yet."""
-        ledger = self._ledger
-        window = ledger.window
-        if not max(begin, ledger.log_start) <= offset < window.frontier or offset in ledger.strays:
-            return False
-        return offset < window.start or window.cell(offset) == STRAY
-
     def next_due_ms(self, strays_max: int) -> int | None:
         """When something is due or expires; None also while what is due has no room."""
-        due = [self.order.ends.next_ms()]
-        schedule = self.features.schedule
-        if schedule is not None and self._can_release(strays_max) and self._ledger.changes.released is not None:
-            due.append(schedule.next_due_ms(self._released))
+        due = (self.order.ends.next_ms(), self.releases.next_due_ms(strays_max))
         return min((at_ms for at_ms in due if at_ms is not None), default=None)
-
-    def scheduled(self) -> int:
-        """How many delayed messages are not due yet; those that the filter leaves out are counted too."""
-        schedule = self.features.schedule
-        if schedule is None or self._ledger.changes.released is None:
-            return 0
-        return max(0, schedule.pending(self._released) - len(self._ledger.changes.cancelled))
-
-    def oldest_scheduled(self) -> int | None:
-        """Not above the lowest offset that the log must keep for what is scheduled."""
-        schedule, released = self.features.schedule, self._ledger.changes.released
-        if schedule is None or released is None:
-            return None
-        oldest = schedule.oldest_after(self._released)
-        return None if oldest is None else max(oldest, released.begin, self._ledger.log_start)
 
     # --- what ends
 
@@ -388,7 +315,7 @@ class Frontier:
         if self._end(offset, CANCELLED):
             return
         begin = 0 if released is None else released.begin
-        is_scheduled = (due_ms, offset) > self._released and self._is_scheduled(offset, begin)
+        is_scheduled = (due_ms, offset) > self.releases.upto and self.releases.is_scheduled(offset, begin)
         if offset in ledger.changes.cancelled:
             return
         if offset >= window.frontier or is_scheduled:

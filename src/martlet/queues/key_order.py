@@ -2,8 +2,8 @@
 
 A key belongs to a message, not to a consumer. The first message of a key has its turn: it may be leased, is out, or
 failed and is to be tried again. The later ones are parked behind it; other keys go on. When it is finished the next
-has its turn. So the messages of a key are finished in their order, whoever works on them. Messages without a key have
-no order and never come here.
+has its turn. So the messages of a key are finished in their order, with any workers. Messages without a key have no
+order and never come here.
 
 Rules: how many may be parked is bounded; at the bound nothing new is taken in, and `busiest` says behind which key.
 Nothing here is stored: after a change of leader it is filled again from the keys of the messages that are not finished.
