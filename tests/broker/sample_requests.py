@@ -63,6 +63,7 @@ from martlet.wire.messages import (
     txn_offset_commit,
     unregister_broker,
     update_features,
+    write_dead_letters,
     write_txn_markers,
 )
 from martlet.wire.produce import encode_produce_request
@@ -152,6 +153,7 @@ def _transaction_message(key: ApiKey, topic: str) -> Any:
         ApiKey.END_TRANSACTION_GROUP: lambda: end_transaction_group.EndTransactionGroupRequest(
             "sample", 1, 0, 3, [end_transaction_group.Winner("txg:sample#0.3.0.0", 2, 0)], b"note"
         ),
+        ApiKey.WRITE_DEAD_LETTERS: lambda: write_dead_letters.WriteDeadLettersRequest("no-such-topic", 0, b"x"),
         ApiKey.WRITE_TXN_MARKERS: lambda: write_txn_markers.WriteTxnMarkersRequest([marker]),
         ApiKey.TXN_OFFSET_COMMIT: lambda: txn_offset_commit.TxnOffsetCommitRequest(
             "sample-transaction",

@@ -16,7 +16,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from martlet import __version__
 from martlet.base.addresses import Address, parse_address
@@ -67,6 +67,7 @@ from martlet.broker.partitions.housekeeping import Housekeeping
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.replica_gauges import watch_replicas
 from martlet.broker.partitions.topic_settings import TopicSettings, static_configs
+from martlet.broker.queueing.parts import make_queues
 from martlet.broker.routing.cluster_view import ClusterView
 from martlet.broker.routing.departures import Departures
 from martlet.broker.services import BrokerServices
@@ -111,6 +112,9 @@ class Part(Protocol):
     def start(self) -> None: ...
 
     async def aclose(self) -> None: ...
+
+
+P = TypeVar("P", bound=Part)
 
 
 class BrokerApp:
@@ -183,9 +187,8 @@ class BrokerApp:
         await self._start_operations()
         path = hold_directory(self._ports, self._stack, self._log_path)
         feed, store = await self._follow_store()
-        image, commits = feed.image, MetadataCommits(store, feed)
+        image, commits, changes = feed.image, MetadataCommits(store, feed), MetadataChanges(store, feed)
         topic_settings = TopicSettings(settings, image, static_configs(settings, self.listeners, log_directory=path))
-        changes = MetadataChanges(store, feed)
         space = DiskSpace(partial(self._disk.free_bytes, path), settings.disk_reserve_bytes, self._clock)
         space.measure()
         membership = await self._make_membership(commits, feed, changes, space)
@@ -199,16 +202,16 @@ class BrokerApp:
         partitions.damage.on_damaged = damaged.found
         await self._open_partitions(feed, logs, partitions)
         self._run(damaged)
-        housekeeping = Housekeeping(settings, self._clock, logs, partitions, self._metrics, topic_settings)
-        self._run(housekeeping)
+        housekeeping = self._run(Housekeeping(settings, self._clock, logs, partitions, self._metrics, topic_settings))
         access = self._make_access(feed, changes)
         self._start_replication(me, commits, feed, logs, partitions, topic_settings, access.connect_to_broker)
         groups = self._start_groups(feed, topic_admin, partitions, topic_settings)
         shared = CoordinatorParts(partitions, groups, self._clock, self._metrics, self.fail)
-        transactions = make_transactions(settings, changes, topic_admin, access.connect_to_broker, shared)
-        self._run(transactions)
+        connect = access.connect_to_broker
+        transactions = self._run(make_transactions(settings, changes, topic_admin, connect, shared))
+        queues = self._run(make_queues(changes, topic_settings, shared, transactions.peers, self._ports.randomness))
         departures, registry = Departures(self._clock), build_registry(SERVED)
-        for follow in (transactions.follow, departures.follow):
+        for follow in (transactions.follow, queues.follow, departures.follow):
             feed.add_listener(follow)
         self.services = services = BrokerServices(
             settings=settings,
@@ -227,6 +230,7 @@ class BrokerApp:
             access=access,
             groups=groups,
             transactions=transactions,
+            queues=queues,
             logs=logs,
             metrics=self._metrics,
             api_versions=advertised_versions(registry, settings),
@@ -253,9 +257,10 @@ class BrokerApp:
             self._metrics.watch("martlet_tls_certificate_seconds", "Until the TLS certificate expires.", left)
         return access
 
-    def _run(self, part: Part) -> None:
+    def _run(self, part: P) -> P:
         part.start()
         self._stack.push_async_callback(part.aclose)
+        return part
 
     def _make_cluster_view(self, image: MetadataImage, partitions: PartitionTable) -> ClusterView:
         settings = self.settings

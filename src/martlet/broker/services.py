@@ -18,6 +18,7 @@ from martlet.broker.ground.settings import BrokerSettings
 from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.topic_settings import TopicSettings
+from martlet.broker.queueing.host import QueueHost
 from martlet.broker.routing.cluster_view import ClusterView
 from martlet.broker.routing.departures import Departures
 from martlet.cluster.image import MetadataImage
@@ -47,6 +48,7 @@ class BrokerServices:
     access: Access
     groups: GroupCoordinator
     transactions: TransactionServices
+    queues: QueueHost
     logs: LogDirectory
     metrics: BrokerMetrics
     api_versions: Mapping[ApiKey, Versions]

@@ -69,6 +69,7 @@ from martlet.wire.messages.sasl_authenticate import SaslAuthenticateRequest, Sas
 from martlet.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from martlet.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from martlet.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from martlet.wire.messages.write_dead_letters import WriteDeadLettersRequest, WriteDeadLettersResponse
 from martlet.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from martlet.wire.produce import ProduceRequest, ProduceResponse
 
@@ -163,6 +164,7 @@ OPEN_TRANSACTION_GROUP: Final = Api(
 END_TRANSACTION_GROUP: Final = Api(
     ApiKey.END_TRANSACTION_GROUP, EndTransactionGroupRequest, EndTransactionGroupResponse, 0, 0
 )
+WRITE_DEAD_LETTERS: Final = Api(ApiKey.WRITE_DEAD_LETTERS, WriteDeadLettersRequest, WriteDeadLettersResponse, 0, 0)
 
 PRODUCE: Final = Api(ApiKey.PRODUCE, ProduceRequest, ProduceResponse, 3, 13)
 PRODUCE_IN_TRANSACTION: Final = Api(ApiKey.PRODUCE, ProduceRequest, ProduceResponse, 12, 13)

@@ -109,6 +109,7 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
     OPEN_TRANSACTION_GROUP = 12_100
     END_TRANSACTION_GROUP = 12_101
+    WRITE_DEAD_LETTERS = 12_116
 
 
 class Versions(NamedTuple):
@@ -224,6 +225,7 @@ API_FACTS: Final[dict[int, ApiFacts]] = {
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: ApiFacts(0, 0),
     ApiKey.OPEN_TRANSACTION_GROUP: ApiFacts(0, 0),
     ApiKey.END_TRANSACTION_GROUP: ApiFacts(0, 0),
+    ApiKey.WRITE_DEAD_LETTERS: ApiFacts(0, 0),
 }
 
 

@@ -59,6 +59,7 @@ from martlet.wire.messages import (
     txn_offset_commit,
     unregister_broker,
     update_features,
+    write_dead_letters,
     write_txn_markers,
 )
 from tests.unit.security.rule_samples import rule
@@ -204,6 +205,7 @@ def transaction_rows() -> Iterator[Row]:
     marks = write_txn_markers
     mark = marks.WritableTxnMarker(1, topics=[marks.WritableTxnMarkerTopic(TOPIC, [0])])
     yield _row(ApiKey.WRITE_TXN_MARKERS, marks, range(1, 3), action, markers=[mark])
+    yield _row(ApiKey.WRITE_DEAD_LETTERS, write_dead_letters, range(1), action, topic=TOPIC)
     describe = describe_transactions
     yield _row(ApiKey.DESCRIBE_TRANSACTIONS, describe, range(1), [txn(op.DESCRIBE)], transactional_ids=[TXN])
 

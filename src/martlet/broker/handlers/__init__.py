@@ -61,6 +61,7 @@ from martlet.broker.handlers import (
     txn_offset_commit,
     unregister_broker,
     update_features,
+    write_dead_letters,
     write_txn_markers,
 )
 
@@ -116,6 +117,7 @@ SERVED: Final = (
     list_transactions,
     open_transaction_group,
     end_transaction_group,
+    write_dead_letters,
     consumer_group_heartbeat,
     consumer_group_describe,
     list_config_resources,

@@ -18,7 +18,7 @@ from typing import Final
 
 from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, ErrorCode, StorageFailure
-from martlet.base.ids import Member, TopicId, TopicPartition
+from martlet.base.ids import BrokerId, Member, TopicId, TopicPartition
 from martlet.base.threads import MakeWorkers, ThreadWorkers, Workers
 from martlet.broker.ground.disk_space import DiskSpace
 from martlet.broker.partitions.damage_reports import DamageReports
@@ -83,6 +83,11 @@ class PartitionTable:
         self.readers = make_workers("martlet-read", _READS_MAX)
 
     # --- looking up
+
+    @property
+    def me(self) -> BrokerId:
+        """This broker."""
+        return self._me.broker
 
     def get(self, topic: str, index: int) -> Partition:
         """The partition, opened if need be; raises ApiError when it does not exist or is led elsewhere."""

@@ -6,7 +6,7 @@ Proved by: tests/unit/security/test_gates.py (every served API has a line)
 from collections.abc import Mapping
 from typing import Final
 
-from martlet.security.gates import cluster, groups, topics, transactions
+from martlet.security.gates import cluster, groups, queues, topics, transactions
 from martlet.security.gates.gate import Gate, checked_by_handler, open_to_all
 from martlet.wire.api_keys import ApiKey
 
@@ -48,6 +48,7 @@ GATES: Final[Mapping[int, Gate]] = {
     ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
     ApiKey.OPEN_TRANSACTION_GROUP: transactions.open_transaction_group,
     ApiKey.END_TRANSACTION_GROUP: transactions.end_transaction_group,
+    ApiKey.WRITE_DEAD_LETTERS: queues.write_dead_letters,
     ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
     ApiKey.DESCRIBE_CONFIGS: cluster.describe_configs,
     ApiKey.ALTER_CONFIGS: cluster.alter_configs,

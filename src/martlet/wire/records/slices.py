@@ -8,7 +8,7 @@ Proved by: tests/unit/wire/test_records_slices.py
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from martlet.wire.batch import COMPRESSION_MASK, BatchHeader, rebuild_batch
 from martlet.wire.primitives import Buffer
@@ -25,6 +25,16 @@ class OpenBatch:
         self._data, spans = unpack_batches(batch, [(0, header)], max_bytes=max_bytes)
         self._index: RecordIndex = index_records(self._data, spans)
         self._header = header._replace(attributes=header.attributes & ~COMPRESSION_MASK)
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        """Of its records, ascending."""
+        return self._index.offsets
+
+    @property
+    def crc(self) -> int:
+        """Of the batch as it was."""
+        return self._header.crc
 
     def slices(self, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
         """A batch for each range of offsets, first and last, that has a record in this one."""
