@@ -1,10 +1,11 @@
 """Nominal types for the numbers and names of the domain, so that two of them cannot be swapped by accident.
 
-Only identity lives here: no state, no behaviour beyond parsing and printing a topic id.
+Only identity lives here: no state, no behaviour beyond sorting names, parsing and printing a topic id.
 """
 
 import base64
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple, NewType
 
 BrokerId = NewType("BrokerId", int)
@@ -44,6 +45,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The partitions' numbers by their topics, both in order."""
+    found: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        found.setdefault(topic, []).append(number)
+    return found
 
 
 def format_topic_id(topic_id: bytes) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.base.ids import TopicPartition
+from martlet.base.ids import TopicPartition, by_topic
 from martlet.cli.confirmation import confirm_deletion
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
@@ -144,10 +144,7 @@ def _member_row(member: "GroupMember", has_instances: bool, has_epochs: bool) ->
 
 def format_partitions(partitions: Iterable[TopicPartition]) -> str:
     """`orders:0,1 audit:2`."""
-    by_topic: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        by_topic.setdefault(partition.topic, []).append(partition.partition)
-    return " ".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic.items())
+    return " ".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic(partitions).items())
 
 
 def _description_json(found: "GroupDescription") -> dict[str, Any]:

@@ -13,9 +13,10 @@ from struct import Struct, error
 from typing import Any, Final
 
 from martlet.base.errors import ApiError, ErrorCode, ProtocolViolation
-from martlet.base.ids import TopicPartition
+from martlet.base.ids import TopicPartition, by_topic
 from martlet.transactions.records import (
     NO_PARTITIONS,
+    RUN_BYTES,
     GroupProgress,
     TransactionRecord,
     TransactionRemoved,
@@ -42,8 +43,6 @@ _NOTE: Final = 10_002
 _PLACE: Final = 10_003
 _DECIDED_BY: Final = 10_004
 _LAST_EPOCH: Final = 10_010
-
-_RUN_BYTES: Final = 16
 
 
 class TransactionRecordCodec:
@@ -105,11 +104,9 @@ def _write_partitions(out: bytearray, record: TransactionStored) -> None:
     if record.state is TransactionState.EMPTY:
         out.append(0)  # null
         return
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(record.partitions):
-        by_topic.setdefault(topic, []).append(partition)
-    write_uvarint(out, len(by_topic) + 1)
-    for topic, partitions in by_topic.items():
+    topics = by_topic(record.partitions)
+    write_uvarint(out, len(topics) + 1)
+    for topic, partitions in topics.items():
         write_compact_string(out, topic)
         write_uvarint(out, len(partitions) + 1)
         for partition in partitions:
@@ -224,9 +221,9 @@ def _content(tagged: dict[int, Cursor], tag: int) -> bytes:
 
 
 def _runs(content: bytes) -> tuple[bytes, ...]:
-    if len(content) % _RUN_BYTES:
-        raise ProtocolViolation(f"{len(content)} bytes of run ids, which take {_RUN_BYTES} each")
-    return tuple(content[start : start + _RUN_BYTES] for start in range(0, len(content), _RUN_BYTES))
+    if len(content) % RUN_BYTES:
+        raise ProtocolViolation(f"{len(content)} bytes of run ids, which take {RUN_BYTES} each")
+    return tuple(content[start : start + RUN_BYTES] for start in range(0, len(content), RUN_BYTES))
 
 
 def _text(content: bytes) -> str:

@@ -5,12 +5,14 @@ tombstone. What a newer field of ours adds stands in tagged fields from 10,000 o
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from martlet.base.ids import NO_PRODUCER_ID, TopicPartition
 from martlet.transactions.states import TransactionState
 
 NO_EPOCH = -1
+RUN_BYTES: Final = 16
+"""Of the id of a run."""
 NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
 

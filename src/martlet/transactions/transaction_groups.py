@@ -24,6 +24,7 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.coordinator.result import Result
 from martlet.transactions.names import ChildName, child_name, is_owner, owner_id
 from martlet.transactions.records import (
+    RUN_BYTES,
     GroupProgress,
     ProducerPair,
     TransactionRecord,
@@ -36,7 +37,6 @@ from martlet.transactions.table import TransactionTable
 from martlet.transactions.transitions import FreshId, Generation, client_pair, fenced, newcomer, raised
 from martlet.transactions.work import TransactionWork
 
-RUN_BYTES: Final = 16
 PLACE_BYTES_MAX: Final = 1_024
 NOTE_BYTES_MAX: Final = 4_096
 _RUNS_KEPT: Final = 16

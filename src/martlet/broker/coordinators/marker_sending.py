@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from martlet.base.errors import ApiError, ErrorCode, error_code
-from martlet.base.ids import NO_LEADER_EPOCH, BrokerId, TopicPartition
+from martlet.base.ids import NO_LEADER_EPOCH, BrokerId, TopicPartition, by_topic
 from martlet.broker.coordinators.marker_writing import MarkerWriter
 from martlet.broker.coordinators.transactions import partition_of_id
 from martlet.broker.partitions.transaction_guards import MarkerOf
@@ -194,14 +194,11 @@ class MarkerSender:
 
 
 def _message(marker: MarkerOf, partitions: frozenset[TopicPartition]) -> WritableTxnMarker:
-    by_topic: dict[str, list[int]] = {}
-    for topic, index in sorted(partitions):
-        by_topic.setdefault(topic, []).append(index)
     return WritableTxnMarker(
         marker.producer_id,
         marker.producer_epoch,
         marker.is_commit,
-        [WritableTxnMarkerTopic(topic, indexes) for topic, indexes in by_topic.items()],
+        [WritableTxnMarkerTopic(topic, indexes) for topic, indexes in by_topic(partitions).items()],
         marker.coordinator_epoch,
         marker.version,
     )

@@ -35,12 +35,9 @@ class MarkerWriter:
 
     async def write(self, marker: MarkerOf, partitions: frozenset[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
         """Write one marker to each of them, all at once; what became of each."""
-        writes = {partition: self._begin(marker, partition) for partition in partitions}
-        outcomes = await asyncio.gather(*writes.values())
-        return dict(zip(writes, outcomes, strict=True))
-
-    def _begin(self, marker: MarkerOf, partition: TopicPartition) -> "asyncio.Future[ErrorCode]":
-        return asyncio.ensure_future(self._write(marker, partition))
+        names = tuple(partitions)
+        outcomes = await asyncio.gather(*(self._write(marker, name) for name in names))
+        return dict(zip(names, outcomes, strict=True))
 
     async def _write(self, marker: MarkerOf, name: TopicPartition) -> ErrorCode:
         try:

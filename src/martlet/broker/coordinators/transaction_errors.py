@@ -4,9 +4,12 @@ An older client ends, or waits for ever, at a code that came after it. Each API 
 clients know that a producer is fenced, and that a transaction can only be aborted.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from martlet.base.errors import ErrorCode
+
+NEVER: Final = 1 << 15
+"""A version that no API has."""
 
 
 class KnownErrors(NamedTuple):

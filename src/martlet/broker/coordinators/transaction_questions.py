@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from martlet.base.errors import ApiError, ErrorCode, error_code
-from martlet.base.ids import BrokerId, TopicPartition
+from martlet.base.ids import BrokerId, TopicPartition, by_topic
 from martlet.broker.coordinators.transactions import TransactionCoordinator
 from martlet.broker.routing.peers import Peers
 from martlet.client.apis import ADD_PARTITIONS_TO_TXN
@@ -52,24 +52,33 @@ class TransactionQuestions:
             leader = await self._coordinator.coordinator_of(of.transactional_id)
             if leader != self._me:
                 return await self._ask_remote(leader, of, partitions, adds)
-            if adds:
-                await self._coordinator.add(of, partitions, Generation.SECOND)
-                return dict.fromkeys(partitions, ErrorCode.NONE)
+        except ApiError as error:
+            return dict.fromkeys(partitions, error.code)
+        return await (self.add(of, partitions, Generation.SECOND) if adds else self.verify(of, partitions))
+
+    async def add(
+        self, of: OfTransaction, partitions: frozenset[TopicPartition], generation: Generation
+    ) -> dict[TopicPartition, ErrorCode]:
+        """What this broker answers as the coordinator when the partitions are to be added."""
+        try:
+            await self._coordinator.add(of, partitions, generation)
+        except ApiError as error:
+            return dict.fromkeys(partitions, error.code)
+        return dict.fromkeys(partitions, ErrorCode.NONE)
+
+    async def verify(self, of: OfTransaction, partitions: frozenset[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+        """The same when they must be in the transaction already."""
+        try:
             missing = await self._coordinator.missing(of, partitions)
         except ApiError as error:
             return dict.fromkeys(partitions, error.code)
-        return {
-            partition: ErrorCode.TRANSACTION_ABORTABLE if partition in missing else ErrorCode.NONE
-            for partition in partitions
-        }
+        outside = ErrorCode.TRANSACTION_ABORTABLE
+        return {partition: outside if partition in missing else ErrorCode.NONE for partition in partitions}
 
     async def _ask_remote(
         self, leader: BrokerId, of: OfTransaction, partitions: frozenset[TopicPartition], adds: bool
     ) -> dict[TopicPartition, ErrorCode]:
-        by_topic: dict[str, list[int]] = {}
-        for topic, index in sorted(partitions):
-            by_topic.setdefault(topic, []).append(index)
-        topics = [AddPartitionsToTxnTopic(topic, indexes) for topic, indexes in by_topic.items()]
+        topics = [AddPartitionsToTxnTopic(topic, indexes) for topic, indexes in by_topic(partitions).items()]
         transaction = AddPartitionsToTxnTransaction(of.transactional_id, *of.pair, not adds, topics)
         response = await self._peers.call(leader, ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest([transaction]))
         answers = {

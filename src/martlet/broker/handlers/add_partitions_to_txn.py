@@ -11,7 +11,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.errors import ErrorCode
 from martlet.base.ids import TopicPartition
 from martlet.broker.coordinators.transaction_errors import KnownErrors
 from martlet.broker.ground.request import RequestContext
@@ -58,7 +58,7 @@ async def handle(
 async def _of_broker(broker: BrokerServices, asked: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
     of = OfTransaction(asked.transactional_id, ProducerPair(asked.producer_id, asked.producer_epoch))
     if asked.verify_only:
-        outcomes = await _verify(broker, of, asked.topics)
+        outcomes = await broker.transactions.questions.verify(of, frozenset(_partitions(asked.topics)))
     else:
         outcomes = await _add(broker, of, asked.topics, Generation.SECOND)
     return AddPartitionsToTxnResult(asked.transactional_id, _results(asked.topics, outcomes))
@@ -76,23 +76,7 @@ async def _add(
             else ErrorCode.OPERATION_NOT_ATTEMPTED
             for partition in partitions
         }
-    try:
-        await broker.transactions.coordinator.add(of, partitions, generation)
-    except ApiError as error:
-        return dict.fromkeys(partitions, error.code)
-    return dict.fromkeys(partitions, ErrorCode.NONE)
-
-
-async def _verify(broker: BrokerServices, of: OfTransaction, topics: list[AddPartitionsToTxnTopic]) -> _Outcomes:
-    partitions = frozenset(_partitions(topics))
-    try:
-        missing = await broker.transactions.coordinator.missing(of, partitions)
-    except ApiError as error:
-        return dict.fromkeys(partitions, error.code)
-    return {
-        partition: ErrorCode.TRANSACTION_ABORTABLE if partition in missing else ErrorCode.NONE
-        for partition in partitions
-    }
+    return await broker.transactions.questions.add(of, partitions, generation)
 
 
 def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterable[TopicPartition]:

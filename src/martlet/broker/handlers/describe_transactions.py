@@ -3,6 +3,7 @@
 from typing import Final
 
 from martlet.base.errors import ApiError
+from martlet.base.ids import by_topic
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.turns import in_turns
@@ -32,9 +33,6 @@ async def _one(broker: BrokerServices, transactional_id: str) -> TransactionStat
         stored = await broker.transactions.coordinator.describe(transactional_id)
     except ApiError as error:
         return TransactionState(error_code=error.code, transactional_id=transactional_id)
-    by_topic: dict[str, list[int]] = {}
-    for topic, index in sorted(stored.partitions):
-        by_topic.setdefault(topic, []).append(index)
     return TransactionState(
         transactional_id=transactional_id,
         transaction_state=stored.state.label,
@@ -42,5 +40,5 @@ async def _one(broker: BrokerServices, transactional_id: str) -> TransactionStat
         transaction_start_time_ms=-1 if stored.state.is_idle else stored.started_at_ms,
         producer_id=stored.producer_id,
         producer_epoch=stored.producer_epoch,
-        topics=[TopicData(topic, indexes) for topic, indexes in by_topic.items()],
+        topics=[TopicData(topic, indexes) for topic, indexes in by_topic(stored.partitions).items()],
     )

@@ -14,7 +14,7 @@ from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.coordinators.group_requests import caller_of, carried_out_in_pieces
-from martlet.broker.coordinators.transaction_errors import KnownErrors
+from martlet.broker.coordinators.transaction_errors import NEVER, KnownErrors
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.parked.transactional_offsets import commit_in_transaction
 from martlet.broker.services import BrokerServices
@@ -33,8 +33,7 @@ REQUEST: Final = TxnOffsetCommitRequest
 
 _FIRST_THAT_WAITS_FOR_LOADING: Final = 2
 _FIRST_THAT_ADDS: Final = 5
-_NEVER: Final = 1 << 15
-_ERRORS: Final = KnownErrors(fenced_since=_NEVER, abortable_since=4)
+_ERRORS: Final = KnownErrors(fenced_since=NEVER, abortable_since=4)
 
 
 async def handle(

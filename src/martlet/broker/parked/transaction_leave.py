@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from martlet.base.errors import ERROR_TABLE, ApiError, ErrorCode
 from martlet.base.ids import TopicPartition
+from martlet.broker.coordinators.transaction_errors import NEVER, KnownErrors
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.transaction_guards import Guard, check_leave, check_outside
 from martlet.broker.services import BrokerServices
@@ -19,7 +20,7 @@ from martlet.transactions.requests import OfTransaction
 from martlet.wire.batch import BatchHeader
 
 FIRST_VERSION_THAT_ADDS: Final = 12
-_FIRST_WITH_ABORTABLE: Final = 11
+_ERRORS: Final = KnownErrors(fenced_since=NEVER, abortable_since=11)
 
 _COORDINATOR_ELSEWHERE: Final = frozenset(
     {
@@ -95,8 +96,4 @@ def code_for(code: ErrorCode, version: int) -> ErrorCode:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and version < FIRST_VERSION_THAT_ADDS:
         return ErrorCode.NOT_ENOUGH_REPLICAS
-    if code is ErrorCode.PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _FIRST_WITH_ABORTABLE:
-        return ErrorCode.INVALID_TXN_STATE
-    return code
+    return _ERRORS.code(code, version)
