@@ -7,7 +7,7 @@ error, and only what the cell damaged is refused. New messages never get offsets
 has been.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,10 +24,11 @@ from tests.broker.scrape import unexpected_errors, wait_until
 from tests.damage.cells import CELLS
 from tests.damage.judge import Truth, batches_in
 from tests.damage.topics import (
-    BATCHES_PER_START,
     MatrixTopic,
     create_topics,
     publish_rounds,
+    publish_start,
+    read_committed,
     read_from,
     wait_until_noted,
 )
@@ -43,7 +44,7 @@ def _filled(process: BrokerProcess, topics: list[MatrixTopic], ending: str) -> N
     with RawClient(process.address) as client:
         create_topics(client, topics)
         producer_id = new_producer_id(client)
-        publish_rounds(client, topics, producer_id, BATCHES_PER_START[0])
+    _publish(process, topics, producer_id, 0)
     compacted = [topic for topic in topics if "cleanup.policy" in topic.cell.config]
     wait_until(
         lambda: all((_logs(process) / f"{topic.name}-0" / "known-gaps").exists() for topic in compacted),
@@ -53,10 +54,14 @@ def _filled(process: BrokerProcess, topics: list[MatrixTopic], ending: str) -> N
     process.stop()
     process.settings["cleaner_interval_ms"] = 600_000
     process.start()
-    with RawClient(process.address) as client:
-        publish_rounds(client, topics, producer_id, BATCHES_PER_START[1])
+    _publish(process, topics, producer_id, 1)
     wait_until_noted(_logs(process), topics)
     getattr(process, ending)()
+
+
+def _publish(process: BrokerProcess, topics: Sequence[MatrixTopic], producer_id: int, start: int) -> None:
+    with RawClient(process.address) as client:
+        publish_start(process.address, topics, start, lambda some, n: publish_rounds(client, some, producer_id, n))
 
 
 def _findings(process: BrokerProcess) -> dict[str, list[Finding]]:
@@ -105,15 +110,22 @@ def _judge_reading(client: RawClient, topic: MatrixTopic) -> None:
         assert not truth.refused(lambda offset: read_from(client, topic, offset), start=behind)
 
 
+def _judge_committed(client: RawClient, topic: MatrixTopic) -> None:
+    """What was aborted is never served as committed, and what was committed always is."""
+    if topic.is_offline:
+        return
+    refused = topic.truth.refused(lambda offset: read_committed(client, topic, offset))
+    assert refused <= topic.hurt.lost, f"intact offsets are refused: {sorted(refused - topic.hurt.lost)[:20]}"
+
+
 def _judge_times(client: RawClient, topic: MatrixTopic) -> None:
     """Where nothing is lost, offsets are found by their time, in each segment and in all."""
     if topic.hurt.lost:
         return
-    starts: dict[int, int] = {}
-    for batch in reversed(topic.truth.batches):
-        starts |= {record.timestamp_ms: record.offset for record in read_records(batch.content, 1 << 20)[::-1]}
-    for timestamp, offset in [*starts.items()][::4]:
-        assert list_offset(client, topic.name, timestamp).offset == offset
+    records = [record for batch in topic.truth.batches for record in read_records(batch.content, 1 << 20)]
+    for asked in records[::16]:
+        due = next(record.offset for record in records if record.timestamp_ms >= asked.timestamp_ms)
+        assert list_offset(client, topic.name, asked.timestamp_ms).offset == due
 
 
 def _judge_publishing(client: RawClient, topic: MatrixTopic) -> None:
@@ -137,7 +149,7 @@ def _judge_publishing(client: RawClient, topic: MatrixTopic) -> None:
 def _judge_all(process: BrokerProcess, topics: list[MatrixTopic], ending: str) -> list[str]:
     faults = []
     with RawClient(process.address) as client:
-        for judge in (_judge_reading, _judge_times, _judge_publishing, _judge_reading):
+        for judge in (_judge_reading, _judge_committed, _judge_times, _judge_publishing, _judge_reading):
             for topic in topics:
                 try:
                     judge(client, topic)

@@ -6,8 +6,9 @@ nothing wrong is served, nor anything skipped.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,11 @@ from tests.cluster.running_cluster import RunningCluster
 from tests.damage.cells import CELLS
 from tests.damage.judge import Refused, Truth, batches_in
 from tests.damage.topics import (
-    BATCHES_PER_START,
     MatrixTopic,
     create_topics,
     publish_rounds,
+    publish_start,
+    read_committed,
     read_from,
     wait_until_noted,
 )
@@ -38,7 +40,7 @@ def _clients(cluster: RunningCluster) -> Iterator[dict[int, RawClient]]:
         yield {number: stack.enter_context(RawClient(cluster.servers_of(number))) for number in cluster.brokers}
 
 
-def _led_by(cluster: RunningCluster, topics: list[MatrixTopic]) -> dict[int, list[MatrixTopic]]:
+def _led_by(cluster: RunningCluster, topics: Sequence[MatrixTopic]) -> dict[int, list[MatrixTopic]]:
     found: dict[int, list[MatrixTopic]] = {number: [] for number in cluster.brokers}
     described = cluster.metadata().topics
     for topic in topics:
@@ -48,10 +50,13 @@ def _led_by(cluster: RunningCluster, topics: list[MatrixTopic]) -> dict[int, lis
     return found
 
 
-def _publish(cluster: RunningCluster, topics: list[MatrixTopic], producer_id: int, rounds: int) -> None:
-    with _clients(cluster) as clients:
+def _publish(cluster: RunningCluster, topics: list[MatrixTopic], producer_id: int, start: int) -> None:
+    def to_leaders(topics: Sequence[MatrixTopic], rounds: int) -> None:
         for number, led in _led_by(cluster, topics).items():
             publish_rounds(clients[number], led, producer_id, rounds)
+
+    with _clients(cluster) as clients:
+        publish_start(cluster.bootstrap_servers, topics, start, to_leaders)
 
 
 def _wait_in_sync(cluster: RunningCluster, topics: list[MatrixTopic]) -> None:
@@ -79,11 +84,11 @@ def _filled(cluster: RunningCluster, topics: list[MatrixTopic], ending: str) -> 
         create_topics(clients[1], topics, replication=3)
         producer_id = new_producer_id(clients[1])
     _wait_in_sync(cluster, topics)
-    _publish(cluster, topics, producer_id, BATCHES_PER_START[0])
+    _publish(cluster, topics, producer_id, 0)
     _end_all(cluster, "stop")
     _start_all(cluster)
     _wait_in_sync(cluster, topics)
-    _publish(cluster, topics, producer_id, BATCHES_PER_START[1])
+    _publish(cluster, topics, producer_id, 1)
     _wait_in_sync(cluster, topics)
     for number in cluster.brokers:
         wait_until_noted(cluster.brokers[number].log_of(""), topics)
@@ -105,14 +110,14 @@ def _copies(cluster: RunningCluster, topic: MatrixTopic) -> dict[int, Path]:
 def _is_all_there(client: RawClient, topic: MatrixTopic) -> bool:
     """Whether all of a topic can be read now; fails when anything that is served is wrong."""
 
-    def read(offset: int) -> bytes:
+    def read(read_with: Callable[[RawClient, MatrixTopic, int], bytes], offset: int) -> bytes:
         try:
-            return read_from(client, topic, offset)
+            return read_with(client, topic, offset)
         except Refused as refused:
             raise _NotYet from refused
 
     try:
-        return not topic.truth.refused(read)
+        return not any(topic.truth.refused(partial(read, read_with)) for read_with in (read_from, read_committed))
     except _NotYet:
         return False
 

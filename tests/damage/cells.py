@@ -93,6 +93,12 @@ FILE_DAMAGE: Final[dict[str, Callable[[Path], None]]] = {
 # --- fields of batches
 
 _SEGMENTS: Final = {"first": 0, "middle": 1, "last sealed": -2, "active": -1}
+_BATCHES: Final = {
+    "first": ("middle",),
+    "middle": ("first", "middle"),
+    "last sealed": ("middle", "last"),
+    "active": ("first", "middle", "last"),
+}
 
 
 def _log_file(directory: Path, segment: str) -> Path:
@@ -105,13 +111,11 @@ def _offsets(batches: list[StoredBatch]) -> frozenset[int]:
     return frozenset(offset for batch in batches for offset in batch.offsets)
 
 
-def _harm_field(
-    segment: str, is_last: bool, field_name: str, first_change: int, directory: Path, is_clean: bool
-) -> Hurt:
+def _harm_field(segment: str, which: str, field_name: str, first_change: int, directory: Path, is_clean: bool) -> Hurt:
     file = _log_file(directory, segment)
     batches = batches_in(directory)
     mine = [batch for batch in batches if batch.path == str(file)]
-    batch = mine[-1] if is_last else mine[len(mine) // 2]
+    batch = mine[{"first": 0, "middle": len(mine) // 2, "last": -1}[which]]
     if field_name == "partition_leader_epoch":
         # One that a leader has had, between those of its neighbours, could be no other than the right one.
         first_change = list(CHANGES).index(("all ones", "highest bit", "a million more")[first_change % 3])
@@ -133,10 +137,9 @@ def _field_cells() -> Iterator[Cell]:
     number = count()
     for field_name in FIELDS:
         for segment in _SEGMENTS:
-            for is_last in (False, True) if segment in ("last sealed", "active") else (False,):
-                place = f"{'last' if is_last else 'a'} batch of the {segment} segment"
-                harm = partial(_harm_field, segment, is_last, field_name, next(number))
-                yield Cell(f"{field_name} in the {place}", harm)
+            for which in _BATCHES[segment]:
+                harm = partial(_harm_field, segment, which, field_name, next(number))
+                yield Cell(f"{field_name} in the {which} batch of the {segment} segment", harm)
 
 
 # --- whole files
@@ -170,7 +173,8 @@ def _harm_index(segment: str, suffix: str, damage: str, directory: Path, is_clea
     file = _log_file(directory, segment).with_suffix(suffix)
     FILE_DAMAGE[damage](file)
     is_shorter = damage in ("half", "empty", "gone")
-    is_seen = is_clean or segment != "active" or not is_shorter
+    may_be_unfinished = is_shorter or (suffix == ".txnindex" and damage == "changed")  # which is not only appended to
+    is_seen = is_clean or segment != "active" or not may_be_unfinished
     return Hurt(names=frozenset({str(file)}), is_seen=is_seen)
 
 
@@ -202,9 +206,9 @@ def _small_file_cells() -> Iterator[Cell]:
     yield Cell("partition.metadata with another letter", _misspell)
     for damage in ("changed", "half", "empty", "gone", "unreadable"):
         for segment in ("middle", "active"):
-            for suffix in (".index", ".timeindex"):
+            for suffix in (".index", ".timeindex", ".txnindex"):
                 yield Cell(f"{suffix} of the {segment} segment {damage}", partial(_harm_index, segment, suffix, damage))
-        for name in ("*.snapshot", "leader-epoch-checkpoint", "partition.metadata"):
+        for name in ("*.snapshot", "leader-epoch-checkpoint", "partition.metadata", "aborted-transactions"):
             yield Cell(f"{name} {damage}", partial(_harm_named, name, damage))
         yield Cell(f"known-gaps {damage}", partial(_harm_gaps, damage), _COMPACTED)
 

@@ -1,17 +1,21 @@
 """One small topic for each cell of the damage matrix, and everybody's way to fill and read them.
 
 Each has three sealed segments and an active one of about ten batches each, with index entries in all of them, and two
-leader epochs, if it is filled in two starts.
+leader epochs, if it is filled in two starts. In each start one transaction is aborted, so that the middle segment and
+the active one have an index of aborted transactions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import Producer
+
 from martlet.base.errors import ErrorCode
 from martlet.base.ids import TopicPartition
 from martlet.log.checkpoints import decode_offsets
+from martlet.wire.batch import iterate_batches
 from martlet.wire.fetch import FetchPartition
 from martlet.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from tests.broker.raw_client import RawClient
@@ -21,6 +25,7 @@ from tests.damage.cells import Cell, Hurt
 from tests.damage.judge import Refused, Truth
 
 BATCHES_PER_START: Final = (19, 17)
+_ROUNDS_BEFORE_ABORT: Final = 13
 _FETCH_BYTES: Final = 7_000
 _CONFIG: Final = {
     "segment.bytes": "20000",
@@ -38,6 +43,8 @@ class MatrixTopic:
     cell: Cell
     name: str
     records: int = 0
+    """All that its offsets count, markers too."""
+    sequence: int = 0
     last_batch: bytes = b""
     hurt: Hurt = field(default_factory=Hurt)
     truth: Truth = field(default_factory=lambda: Truth([]))
@@ -64,12 +71,36 @@ def publish_rounds(client: RawClient, topics: Sequence[MatrixTopic], producer_id
             topic.last_batch = batch_of(
                 *[value + padding for value in values],
                 key=b"%d" % (number % 4),
-                producer=(producer_id, 0, topic.records),
+                producer=(producer_id, 0, topic.sequence),
             )
             topic.records += count
+            topic.sequence += count
         response = client.produce([(topic.name, None, [(0, topic.last_batch)]) for topic in topics])
         for result in response.topics:
             assert result.partitions[0].error_code == ErrorCode.NONE, result
+
+
+def publish_start(
+    servers: str, topics: Sequence[MatrixTopic], start: int, publish: Callable[[Sequence[MatrixTopic], int], None]
+) -> None:
+    """What is published in one start of all brokers; `publish` does some rounds of it."""
+    publish(topics, _ROUNDS_BEFORE_ABORT)
+    _abort_a_transaction(servers, topics, f"aborted-{start}")
+    publish(topics, BATCHES_PER_START[start] - _ROUNDS_BEFORE_ABORT)
+
+
+def _abort_a_transaction(servers: str, topics: Sequence[MatrixTopic], name: str) -> None:
+    """One message in each topic that is never committed, and its marker."""
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": name, "linger.ms": 0, "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    errors: list[object] = []
+    for topic in topics:
+        producer.produce(topic.name, b"never", b"0", 0, on_delivery=lambda error, _: errors.append(error))
+        topic.records += 2
+    assert producer.flush(30) == 0
+    assert errors == [None] * len(topics)
+    producer.abort_transaction(30)
 
 
 def wait_until_noted(log_directory: Path, topics: Sequence[MatrixTopic]) -> None:
@@ -88,4 +119,20 @@ def read_from(client: RawClient, topic: MatrixTopic, offset: int) -> bytes:
     if result.error_code in _REFUSALS:
         raise Refused
     assert result.error_code == ErrorCode.NONE, f"offset {offset}: {ErrorCode(result.error_code).name}"
+    return bytes(result.records)
+
+
+def read_committed(client: RawClient, topic: MatrixTopic, offset: int) -> bytes:
+    """As a reader of committed messages reads; all of the topic's transactions must be named as aborted."""
+    asked = FetchPartition(0, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
+    request = fetch_request(topic.name, asked)._replace(isolation_level=1)
+    result = client.fetch(request).topics[0].partitions[0]
+    if result.error_code in _REFUSALS:
+        raise Refused
+    assert result.error_code == ErrorCode.NONE, f"offset {offset}: {ErrorCode(result.error_code).name}"
+    aborted = result.aborted_transactions or ()
+    for _, header in iterate_batches(result.records):
+        if header.is_transactional and not header.is_control:
+            named = any(one[0] == header.producer_id and one[1] <= header.base_offset for one in aborted)
+            assert named, f"offset {header.base_offset} was aborted and is served as committed"
     return bytes(result.records)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sim.disk import SimDisk
 
+from martlet.log.file_names import ABORTED_NOTE
 from martlet.log.partition_log import PartitionLog
 from martlet.log.recovery import LogCheckpoint
 from martlet.wire.batch import iterate_batches, read_marker
@@ -47,7 +48,8 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("write"), st.sampled_from([1, 2, 3, PLAIN]), st.sampled_from([b"a", b"b", b"c"])),
         st.tuples(st.just("end"), st.sampled_from([1, 2, 3]), st.booleans()),
-        st.tuples(st.sampled_from(["roll", "checkpoint", "compact", "restart", "kill", "lose power", "damage"])),
+        st.tuples(st.sampled_from(["roll", "checkpoint", "compact", "restart", "kill", "lose power"])),
+        st.tuples(st.just("damage"), st.sampled_from(["indexes changed", "indexes gone", "note gone"])),
         st.tuples(st.just("truncate"), st.integers(0, 100)),
     ),
     min_size=10,
@@ -81,8 +83,8 @@ class World:
                 self.known = checkpointed(self.log)
             case ("compact",):
                 self._compact()
-            case ("damage",):
-                self._damage()
+            case ("damage", str(how)):
+                self._damage(how)
             case (str(how),):
                 self._restart(how)
         del self.events[self.log.end_offset :]
@@ -107,12 +109,16 @@ class World:
             self.compacted = max(self.compacted, self.log.compaction.cleaned_offset)
             self.known = checkpointed(self.log)
 
-    def _damage(self) -> None:
-        """Damage all indexes of aborted transactions while the log is not open."""
+    def _damage(self, how: str) -> None:
+        """Damage or lose all indexes of aborted transactions, or what says that there are some, while nobody looks."""
         self.known = close_cleanly(self.log)
         for name, _, _ in self.disk.list_directory(DIRECTORY):
-            if name.endswith(".txnindex"):
-                self.disk.flip_bit(f"{DIRECTORY}/{name}", 100)
+            path = f"{DIRECTORY}/{name}"
+            is_index = name.endswith(".txnindex")
+            if is_index and how == "indexes changed":
+                self.disk.flip_bit(path, 20)
+            elif (is_index and how == "indexes gone") or (name == ABORTED_NOTE and how == "note gone"):
+                self.disk.remove(path)
         self._open()
 
     def _restart(self, how: str) -> None:

@@ -2,14 +2,15 @@
 
 Rules: entries and their file only. An entry belongs to the segment that holds the abort marker. Like other index files
 this one is written at roll, checkpoint and close. Unlike them it is believed without reading the log, so it says
-itself whether it is whole.
+itself whether it is whole, and `aborted_note` says whether there must be one.
 
 How it works: Kafka's `.txnindex`, big-endian, 34 bytes an entry: i16 version 0, i64 producer id, i64 first offset, i64
 last offset (the marker's), i64 last stable offset when the marker came. Behind the entries Martlet writes the CRC-32C
-of them all; Kafka's reader takes no notice of fewer bytes than an entry. A segment without aborted data has no file.
+of them all; Kafka's reader takes no notice of fewer bytes than an entry. A segment without aborted data has no file,
+or, after one that has some, a file that says so.
 
-Invariants: ABORT-1 entries ascend by last offset; ABORT-2 a file whose checksum does not match is never believed:
-`is_damaged` says so, and the owner makes the entries again from the batches.
+Invariants: ABORT-1 entries ascend by last offset; ABORT-2 a file whose checksum does not match, or that is missing
+though it must be there, is never believed: `is_damaged` says so, and the owner makes them again from the batches.
 Proved by: tests/unit/log/test_aborted_index.py, tests/properties/test_log_transactions.py
 """
 
@@ -22,12 +23,17 @@ from crc32c import crc32c
 
 from martlet.base.disk import Disk, DiskFile
 from martlet.base.errors import StorageFailure
+from martlet.log.aborted_note import indexed_since, note_indexed
+from martlet.log.file_names import parse_offset_file
 from martlet.log.rebuilt_files import open_rebuilt
 
 _VERSION: Final = 0
 _ENTRY: Final = Struct(">hqqqq")
 _CHECKSUM: Final = Struct(">I")
+_NONE: Final = b"none"
+"""Stands for the entries where there are none, so that no shortened file is one."""
 _UNKNOWN: Final = -1
+_NO_FILE: Final = -2
 _last_offset = attrgetter("last_offset")
 
 
@@ -43,15 +49,19 @@ class AbortedTransaction(NamedTuple):
 
 
 def encode_aborted(entries: list[AbortedTransaction]) -> bytes:
-    """The file's content; nothing for no entries."""
-    body = b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
-    return body + _CHECKSUM.pack(crc32c(body)) if entries else b""
+    """The file's content."""
+    body = b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries) or _NONE
+    return body + _CHECKSUM.pack(crc32c(body))
 
 
 def decode_aborted(content: bytes) -> list[AbortedTransaction] | None:
     """The inverse of `encode_aborted`; None when the bytes are damaged, not ours, or none at all."""
     body = content[: -_CHECKSUM.size]
-    if not body or len(body) % _ENTRY.size or content[-_CHECKSUM.size :] != _CHECKSUM.pack(crc32c(body)):
+    if not body or content[-_CHECKSUM.size :] != _CHECKSUM.pack(crc32c(body)):
+        return None
+    if body == _NONE:
+        return []
+    if len(body) % _ENTRY.size:
         return None
     found = list(_ENTRY.iter_unpack(body))
     return None if any(fields[0] != _VERSION for fields in found) else [AbortedTransaction(*row[1:]) for row in found]
@@ -60,13 +70,15 @@ def decode_aborted(content: bytes) -> list[AbortedTransaction] | None:
 class AbortedIndex:
     """Owned by one segment; its file is read when the entries are first needed."""
 
-    __slots__ = ("_disk", "_entries", "_is_whole", "_saved", "path")
+    __slots__ = ("_disk", "_entries", "_is_noted", "_is_whole", "_saved", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
         self._entries: list[AbortedTransaction] | None = None
         self._is_whole = True
+        self._is_noted = False
+        """Whether `aborted_note` is known to ask for this file."""
         self._saved = _UNKNOWN
         """How many entries the file holds, if it holds nothing but the first of these."""
 
@@ -110,19 +122,26 @@ class AbortedIndex:
         if entries is None or not self._is_whole or self._saved == len(entries):
             return
         if not entries:
-            self._disk.remove(self.path)
-        else:
-            self._saved = _UNKNOWN  # a write that fails leaves a part of it
-            content = encode_aborted(entries)
-            file = open_rebuilt(self._disk, self.path)
-            if file.size() > len(content):
-                file.truncate(len(content))
-            file.pwrite(content, 0)
+            if self._saved == _NO_FILE:
+                return
+            if not self._must_be_there():
+                self._disk.remove(self.path)
+                self._saved = _NO_FILE
+                return
+        elif not self._is_noted:
+            note_indexed(self._disk, *self._place())
+            self._is_noted = True
+        self._saved = _UNKNOWN  # a write that fails leaves a part of it
+        content = encode_aborted(entries)
+        file = open_rebuilt(self._disk, self.path)
+        if file.size() > len(content):
+            file.truncate(len(content))
+        file.pwrite(content, 0)
         self._saved = len(entries)
 
     def files(self) -> list[DiskFile]:
         """The file, if there is one, to be synced."""
-        return [self._disk.open(self.path)] if self._saved != 0 and self._disk.exists(self.path) else []
+        return [self._disk.open(self.path)] if self._saved != _NO_FILE and self._disk.exists(self.path) else []
 
     def release(self) -> None:
         """Let go of entries that are safe in the file."""
@@ -132,14 +151,29 @@ class AbortedIndex:
     def remove(self) -> None:
         """Begin without entries and without a file."""
         self._disk.remove(self.path)
-        self._entries, self._is_whole, self._saved = [], True, 0
+        self._entries, self._is_whole, self._saved = [], True, _UNKNOWN
+
+    def _place(self) -> tuple[str, int]:
+        """The directory, and the base offset of the segment."""
+        directory, _, name = self.path.rpartition("/")
+        parsed = parse_offset_file(name)
+        return directory, 0 if parsed is None else parsed[0]
+
+    def _must_be_there(self) -> bool:
+        directory, base_offset = self._place()
+        since = indexed_since(self._disk, directory)
+        return since is not None and since <= base_offset
 
     def _load(self) -> list[AbortedTransaction]:
         try:
             content = self._disk.read_file(self.path)
         except StorageFailure:
             content = b""
-        entries = [] if content is None else decode_aborted(content)
+        if content is None:
+            self._entries, self._is_whole = [], not self._must_be_there()
+            self._saved = _NO_FILE if self._is_whole else _UNKNOWN
+            return self._entries
+        entries = decode_aborted(content)
         self._is_whole = entries is not None
         self._entries = [] if entries is None else entries
         if entries is not None:

@@ -19,6 +19,7 @@ from martlet.base.disk import DirectoryEntry, Disk
 from martlet.base.errors import StorageFailure
 from martlet.base.ids import TopicPartition
 from martlet.log.aborted_index import decode_aborted
+from martlet.log.aborted_note import decode_note
 from martlet.log.batch_order import KnownGaps, decode_gaps, encode_gaps, read_gaps
 from martlet.log.batch_survey import BatchSurvey, Damage
 from martlet.log.checkpoint_files import CheckpointFiles, read_checkpoint_files
@@ -26,6 +27,7 @@ from martlet.log.checkpoints import BrokenCheckpoint, decode_epochs, decode_offs
 from martlet.log.epoch_cache import EpochCache
 from martlet.log.file_names import (
     ABORTED_INDEX,
+    ABORTED_NOTE,
     ASIDE_NOTED,
     CLEAN_SHUTDOWN,
     CLEANED_OFFSETS,
@@ -184,6 +186,7 @@ class _PartitionCheck:
         yield from self._check_end(segments)
         yield from self._check_epochs_of(facts)
         yield from self._check_small_files(segments, names)
+        yield from self._check_aborted_note(names)
         for name, failure in self._unreadable.items():
             file = f"{self._directory}/{name}"
             yield Finding(FindingKind.UNREADABLE, file, failure, _REBUILT, self._partition)
@@ -309,8 +312,13 @@ class _PartitionCheck:
 
         fault = self._transactions.fault(content, may_be_wrong=may_be_wrong, must_be_whole=must_be_whole)
         if fault is not None:
-            consequence = _REBUILT if decode_aborted(content) is None and content else _SEES_ABORTED
-            yield from self._rebuilt(name, names, fault, consequence)
+            is_noticed = decode_aborted(content) is None or name not in names
+            yield from self._rebuilt(name, names, fault, _REBUILT if is_noticed else _SEES_ABORTED)
+
+    def _check_aborted_note(self, names: set[str]) -> Iterator[Finding]:
+        must_be_there = any(name.endswith(ABORTED_INDEX) for name in names)
+        if (ABORTED_NOTE in names or must_be_there) and decode_note(self._read(ABORTED_NOTE)) is None:
+            yield from self._rebuilt(ABORTED_NOTE, names, "its checksum does not match")
 
     def _rebuilt(self, name: str, names: set[str], what: str, consequence: str = _REBUILT) -> Iterator[Finding]:
         if name not in self._unreadable:

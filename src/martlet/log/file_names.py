@@ -4,6 +4,7 @@
     <topic>-<partition>.<id>-delete/        a deleted partition whose files are still to be removed
     <20 digits>.log .index .timeindex       a segment, named by its base offset
     <20 digits>.txnindex                    the aborted transactions whose markers are in the segment, if any
+    aborted-transactions                    from which segment on each has such a file (`aborted_note`)
     <20 digits>.snapshot                    producer state at that offset
     ….cleaned ….swap ….deleted              see `compaction_swap`
 
@@ -33,6 +34,7 @@ STRAY_DIRECTORY: Final = "-stray"
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 KNOWN_GAPS: Final = "known-gaps"
+ABORTED_NOTE: Final = "aborted-transactions"
 RECOVERY_FLOOR: Final = "recovery-floor-checkpoint"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"

@@ -180,6 +180,13 @@ class ProducerStates:
         entry.add(KnownBatch(sequence, last_sequence, last_offset, delta, timestamp_ms))
         return None
 
+    def record_lost_abort(self, aborted: AbortedTransaction) -> None:
+        """An abort marker is in the log but cannot be read any more."""
+        entry = self._entries.get(aborted.producer_id)
+        if entry is not None and entry.current_txn_first_offset != NO_OFFSET:
+            entry.current_txn_first_offset = NO_OFFSET
+            self.transactions.decide(aborted.producer_id, aborted.last_offset)
+
     def restore(self, producer_id: int, entry: ProducerEntry) -> None:
         """Take an entry over from a snapshot."""
         self._entries[producer_id] = entry

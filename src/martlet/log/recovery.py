@@ -25,15 +25,16 @@ from typing import Final, NamedTuple
 from martlet.base.disk import DirectoryEntry, Disk
 from martlet.base.errors import DiskFull, LogDamaged
 from martlet.base.ids import TopicPartition
+from martlet.log.aborted_note import restore_note
 from martlet.log.batch_order import EPOCH_MAX, NO_GAPS, NO_LIMIT, KnownGaps
 from martlet.log.batch_survey import BatchSurvey, Damage
 from martlet.log.checkpoints import BrokenCheckpoint, decode_offsets
 from martlet.log.compaction_swap import finish_swaps
 from martlet.log.epoch_cache import EpochCache
 from martlet.log.epoch_recovery import read_epochs, recover_epochs
-from martlet.log.file_names import DELETED, LOG, SNAPSHOT, parse_offset_file
+from martlet.log.file_names import ABORTED_INDEX, ABORTED_NOTE, DELETED, LOG, SNAPSHOT, parse_offset_file
 from martlet.log.options import LogOptions
-from martlet.log.producer_replay import ProducerReplay, appended_at_ms, marker_at
+from martlet.log.producer_replay import NotedAborts, ProducerReplay, appended_at_ms, marker_at
 from martlet.log.producer_snapshot import ProducerSnapshots
 from martlet.log.producer_state import ProducerStates
 from martlet.log.segment import Segment
@@ -203,6 +204,7 @@ class _Recovery:
         """Find segments and snapshots in the directory, and what was deleted before."""
         segments: list[Segment] = []
         snapshots: list[int] = []
+        indexed: list[int] = []
         interval = self._options.index_interval_bytes
         for name, is_directory, size in entries:
             parsed = None if is_directory else parse_offset_file(name)
@@ -218,6 +220,10 @@ class _Recovery:
                 segments.append(segment)
             elif suffix == SNAPSHOT:
                 snapshots.append(offset)
+            elif suffix == ABORTED_INDEX:
+                indexed.append(offset)
+        if indexed or any(name == ABORTED_NOTE for name, _, _ in entries):
+            restore_note(self._disk, self._directory, indexed)
         while len(segments) > 1 and segments[1].base_offset <= self._checkpoint.log_start_offset:
             # Deleted, but the removal did not survive a crash.
             segments.pop(0).files.discard()
@@ -291,6 +297,7 @@ class _Recovery:
             position, self._end_offset = begin_again(segments[number])
             self._producers = self._producers_at(self._end_offset)
             segments[number].aborted.clear()
+        noted = NotedAborts(segments[number], self._end_offset)
         segments[number].aborted.truncate(self._end_offset)
         self._first_checked_offset = self._end_offset
         while number < len(segments):
@@ -300,7 +307,7 @@ class _Recovery:
             survey = segment.survey(
                 position, next_offset=self._end_offset, until=until, epoch_max=self._checkpoint.epoch_max
             )
-            fault = self._check_segment(segment, survey)
+            fault = self._check_segment(segment, survey, noted)
             if fault is not None:
                 if self._end_offset < trusted or (self._checkpoint.recovery_point is None and not is_last):
                     raise segment.trust.error(fault)
@@ -313,12 +320,13 @@ class _Recovery:
                 segment.seal(segments[number + 1].base_offset)
                 self._newly_sealed.append(segment)
                 start_recovery(segments[number + 1], segment.next_offset)
+                noted = NotedAborts(segments[number + 1], segment.next_offset)
                 segments[number + 1].aborted.clear()
                 self._end_offset = segment.next_offset
             segment.files.save_indexes()
             number, position = number + 1, 0
 
-    def _check_segment(self, segment: Segment, survey: BatchSurvey) -> Damage | None:
+    def _check_segment(self, segment: Segment, survey: BatchSurvey, noted: NotedAborts) -> Damage | None:
         """Take in what the sound batches say, up to damage that may be cut off: that is returned.
 
         Damage to what was flushed is noted in the segment and stays, if it is certain which offsets it takes up.
@@ -335,6 +343,8 @@ class _Recovery:
                 latest_epoch = header.partition_leader_epoch
                 self._note_epoch(header)
             if header.producer_id >= 0:
+                self._take_noted(segment, noted, header.base_offset)
+                noted.met(header.last_offset)
                 marker = marker_at(segment, at, header)
                 aborted = producers.record(header, header.last_offset, appended_at_ms(header, now_ms), marker)
                 if aborted is not None:
@@ -343,12 +353,18 @@ class _Recovery:
             if not self._may_stay(damage):
                 return damage
             self._end_offset = max(self._end_offset, damage.next_offset)
+        self._take_noted(segment, noted, self._end_offset)
         segment.next_offset = self._end_offset
         segment.trust.note_damage(survey.damage)
         if survey.damage:
             segment.known.forget_recent()
         segment.trust.checked_from(survey.damage[-1].end if survey.damage else start)
         return None
+
+    def _take_noted(self, segment: Segment, noted: NotedAborts, offset: int) -> None:
+        """What was aborted by markers before `offset` that are damaged stays so."""
+        for aborted in noted.before(min(offset, self._checkpoint.recovery_point or 0), self._producers):
+            segment.aborted.add(aborted)
 
     def _may_stay(self, damage: Damage) -> bool:
         """Whether it is in what was flushed, and it is certain where the log goes on behind it."""

@@ -8,6 +8,8 @@ from sim.disk import SimDisk
 
 from martlet.base.errors import StorageFailure
 from martlet.log.aborted_index import AbortedIndex, AbortedTransaction, decode_aborted, encode_aborted
+from martlet.log.aborted_note import encode_note, indexed_since, note_indexed, restore_note
+from martlet.log.file_names import ABORTED_NOTE
 from tests.unit.log.log_builders import new_disk
 
 PATH = "data/00000000000000000000.txnindex"
@@ -34,15 +36,17 @@ def test_the_bytes_are_those_of_kafka_with_a_checksum_behind_them() -> None:
     entry = pack(">hqqqq", 0, 5, 0, 10, 11)
     assert len(entry) == 34
     assert encode_aborted([FIRST]) == entry + pack(">I", crc32c(entry))
-    assert encode_aborted([]) == b""
+    assert len(encode_aborted([])) < 34, "Kafka reads no entry there"
 
 
-def test_any_entries_are_read_as_they_were_written() -> None:
-    assert decode_aborted(encode_aborted([FIRST, SECOND, THIRD])) == [FIRST, SECOND, THIRD]
+@pytest.mark.parametrize("entries", [[], [FIRST], [FIRST, SECOND, THIRD]])
+def test_any_entries_are_read_as_they_were_written(entries: list[AbortedTransaction]) -> None:
+    assert decode_aborted(encode_aborted(entries)) == entries
 
 
-def test_no_damaged_byte_is_believed() -> None:
-    content = encode_aborted([FIRST, SECOND])
+@pytest.mark.parametrize("entries", [[], [FIRST, SECOND]])
+def test_no_damaged_byte_is_believed(entries: list[AbortedTransaction]) -> None:
+    content = encode_aborted(entries)
     for at in range(len(content)):
         assert decode_aborted(content[:at]) is None
         assert decode_aborted(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]) is None
@@ -58,6 +62,58 @@ def test_a_segment_without_aborts_has_no_file() -> None:
     disk = new_disk()
     index = saved(disk)
     assert (disk.exists(PATH), index.entries, index.is_damaged, index.files()) == (False, [], False, [])
+
+
+@pytest.mark.parametrize(("base_offset", "is_missed"), [(5, False), (10, True), (15, True)])
+def test_abort_3_a_file_that_is_gone_is_missed_from_the_first_segment_with_aborts_on(
+    base_offset: int, is_missed: bool
+) -> None:
+    disk = new_disk()
+    first = AbortedIndex(disk, f"data/{10:020d}.txnindex")
+    first.add(THIRD)
+    first.save()
+    disk.remove(first.path)
+    later = AbortedIndex(disk, f"data/{base_offset:020d}.txnindex")
+    assert (later.is_damaged, later.entries) == (is_missed, [])
+
+
+def test_abort_3_a_segment_without_aborts_has_a_file_that_says_so_once_another_has_had_some() -> None:
+    disk = new_disk()
+    saved(disk, FIRST)
+    later = AbortedIndex(disk, f"data/{10:020d}.txnindex")
+    later.remove()
+    later.save()
+    assert [file.path for file in later.files()] == [later.path]
+    assert not AbortedIndex(disk, later.path).is_damaged
+    disk.remove(later.path)
+    assert AbortedIndex(disk, later.path).is_damaged
+
+
+def test_abort_3_the_note_is_only_ever_lowered() -> None:
+    disk = new_disk()
+    for base_offset, expected in ((20, 20), (30, 20), (5, 5)):
+        note_indexed(disk, "data", base_offset)
+        assert indexed_since(disk, "data") == expected
+
+
+@pytest.mark.parametrize("content", [b"", b"00000000000000000020", encode_note(20).replace(b"2", b"3"), b"\xff" * 40])
+def test_abort_3_a_damaged_note_asks_for_every_index_until_it_is_made_again(content: bytes) -> None:
+    disk = new_disk()
+    disk.open(f"data/{ABORTED_NOTE}", create=True).append(content)
+    assert indexed_since(disk, "data") == 0
+    restore_note(disk, "data", [40, 20])
+    assert indexed_since(disk, "data") == 20
+
+
+def test_abort_3_a_note_is_made_again_where_there_are_indexes_and_left_alone_where_it_is_sound() -> None:
+    disk = new_disk()
+    restore_note(disk, "data", [])
+    assert indexed_since(disk, "data") is None
+    restore_note(disk, "data", [20])
+    restore_note(disk, "data", [10])
+    assert indexed_since(disk, "data") == 20
+    disk.unreadable.add(f"data/{ABORTED_NOTE}")
+    assert indexed_since(disk, "data") == 0
 
 
 def test_saved_entries_are_found_again() -> None:
@@ -92,7 +148,7 @@ def test_truncation_takes_the_markers_from_there_on_out_of_the_file_too() -> Non
     assert found(disk).entries == [FIRST]
     index.truncate(0)
     index.save()
-    assert not disk.exists(PATH)
+    assert (found(disk).entries, found(disk).is_damaged) == ([], False)
 
 
 def test_a_file_is_written_only_when_something_has_changed() -> None:

@@ -107,6 +107,42 @@ def test_a_restart_finds_them(is_clean: bool) -> None:
     assert aborted(found)[2:] == [AbortedTransaction(4, 8, 9, 10)]
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("base_offset", [2, 5])
+def test_abort_3_an_index_that_is_gone_hides_nothing(base_offset: int, is_clean: bool) -> None:
+    disk = new_disk()
+    log = written(disk)
+    known = close_cleanly(log) if is_clean else checkpointed(log)
+    disk.remove(index_file(base_offset))
+    assert aborted(open_log(disk, checkpoint=known)) == [FIRST, SECOND]
+    assert disk.exists(index_file(base_offset))
+
+
+def test_abort_3_segments_from_before_the_first_abort_need_no_index() -> None:
+    disk = new_disk()
+    known = close_cleanly(written(disk))
+    log = open_log(disk, checkpoint=known)
+    before = disk.read_bytes
+    aborted(log)
+    assert disk.read_bytes - before < 150, "no message is read for it"
+
+
+@pytest.mark.parametrize("at", [16, 43, 61])
+@pytest.mark.parametrize("offset", [4, 7])
+def test_what_a_damaged_marker_has_aborted_stays_so_and_holds_nobody_back(offset: int, at: int) -> None:
+    disk = new_disk()
+    log = written(disk)
+    append(log, batch_of(b"behind it"))
+    log.high_watermark = log.end_offset
+    known = checkpointed(log)
+    segment = log.segments[log.segments.number_at(offset)]
+    disk.flip_bit(segment.path, 8 * (segment.position_of(offset) + at))
+    found = open_log(disk, checkpoint=known)
+    found.high_watermark = found.end_offset
+    assert aborted(found) == [FIRST, SECOND]
+    assert found.producers.transactions.stable_below(found.end_offset) == 9
+
+
 def test_a_crash_without_a_checkpoint_makes_them_again() -> None:
     disk = new_disk()
     written(disk)

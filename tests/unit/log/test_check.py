@@ -40,12 +40,21 @@ def _opened(disk: Disk, root: str = _ROOT, options: LogOptions = _OPTIONS) -> Lo
     return directory
 
 
-def _fill(log: PartitionLog, batches: int = 45, *, first: int = 0) -> None:
+def _fill(log: PartitionLog, batches: int = 45, *, first: int = 0, producer_id: int = 7) -> None:
     for number in range(first, first + batches):
         values = [b"%03d" % number * 8] * (1 + number % 3)
-        key, producer = b"%d" % (number % 4), (7, 0, log.end_offset)
+        key, producer = b"%d" % (number % 4), (producer_id, 0, log.end_offset)
         batch = batch_of(*values, key=key, producer=producer, timestamp_ms=NOW_MS + number)
         append(log, batch, leader_epoch=number // 10)
+
+
+def _fill_with_aborts(log: PartitionLog) -> None:
+    """Messages, with an aborted transaction in the second segment and in the last one."""
+    for piece in range(3):
+        _fill(log, 15, first=15 * piece, producer_id=7 + piece)
+        for batch in (transactional(20, b"never", sequence=-1), marker(20, is_commit=False)):
+            append(log, batch, leader_epoch=(15 * piece + 14) // 10)
+    _fill(log, 8, first=45, producer_id=10)
 
 
 def _created(directory: LogDirectory, options: LogOptions = _OPTIONS) -> PartitionLog:
@@ -309,7 +318,7 @@ def undamaged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     root = tmp_path_factory.mktemp("undamaged")
     directory = _opened(SystemDisk(), str(root))
     log = _created(directory)
-    _fill(log)
+    _fill_with_aborts(log)
     _flush(directory, log)
     directory.close(clean=request.param == "stop")
     return root, request.param == "stop"
@@ -358,6 +367,7 @@ def test_repair_gives_up_what_is_lost_and_nothing_else(
         assert log is not None
         assert (log.damage, log.end_offset) == ([], whole.end_offset + start)
         assert sound.refused(partial(_content_from, log)) == set()
+        log.aborted_transactions(0, log.end_offset)  # as a reader of committed messages does
         assert append(log, batch_of(b"new"), leader_epoch=9).base_offset == whole.end_offset + start
         log.assign_topic_id(_TOPIC_ID)  # as a broker does that knows it
         directory.close()
