@@ -7,7 +7,6 @@ Proved by: tests/unit/broker/coordinators/test_transaction_coordinator.py, tests
 """
 
 import asyncio
-from functools import partial
 from typing import Final
 
 from martlet.base.clock import Clock
@@ -58,7 +57,7 @@ class MarkerWriter:
         partition = self._table.get(*name)
         partition.check_enough_in_sync()
         next_offset = append_marker(partition, marker, self._clock.now_ms())
-        await committed(partition, next_offset)
+        await partition.committed(next_offset, gives_up=True)
 
     async def _write_to_groups(self, marker: MarkerOf, index: int) -> None:
         of = OfProducer(marker.producer_id, marker.producer_epoch)
@@ -88,21 +87,3 @@ def append_marker(partition: Partition, marker: MarkerOf, now_ms: int) -> int:
     appended = partition.append(view, read_batch_header(view), now_ms=now_ms)
     partition.guards.marker_written(marker.producer_id, marker.producer_epoch, marker.version)
     return appended.last_offset + 1
-
-
-async def committed(partition: Partition, next_offset: int) -> None:
-    """Return when everything before `next_offset` is committed; raises when this leadership ends before that."""
-    leader_epoch = partition.leader_epoch
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    if partition.when_committed(next_offset, partial(_resolve, future), gives_up=True):
-        await future
-    partition.check_online()
-    if partition.leader is None or partition.leader_epoch != leader_epoch:
-        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader changed before the marker was committed")
-    if next_offset > partition.high_watermark:
-        raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

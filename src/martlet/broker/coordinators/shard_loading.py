@@ -10,8 +10,8 @@ everything is replayed, and the shard serves once all of it is committed: before
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing
 from functools import partial
 from typing import Final, TypeVar
 
@@ -26,10 +26,11 @@ from martlet.log.log_slice import LogSlice
 
 logger = logging.getLogger(__name__)
 
+E = TypeVar("E")
 R = TypeVar("R")
 
 _CHUNK_BYTES: Final = 4 << 20
-_RECORDS_PER_TURN: Final = 200
+_ENTRIES_PER_TURN: Final = 200
 
 
 async def load_shard(
@@ -56,7 +57,7 @@ async def load_shard(
             await wait_committed(log, partition, partition.log.end_offset)
     except (ApiError, StorageFailure) as error:
         if not log.closed:
-            logger.critical("%s cannot be loaded, its groups are not served: %s", shard.name, error)
+            logger.critical("%s cannot be loaded and is not served: %s", shard.name, error)
             shard.close(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{shard.name} could not be loaded: {error}"))
             if isinstance(error, StorageFailure):
                 log.read_failed(error)
@@ -69,25 +70,36 @@ async def load_shard(
 async def _replay_all(
     shard: Shard[R], log: PartitionShardLog, partition: Partition, read: Callable[[LogSlice, int], tuple[list[R], int]]
 ) -> int:
+    count = 0
+    async with aclosing(in_turns(log, partition, read)) as turns:
+        async for records in turns:
+            if shard.state is not ShardState.LOADING or log.closed:
+                break
+            shard.replay_loaded(records)
+            count += len(records)
+    return count
+
+
+async def in_turns(
+    log: PartitionShardLog, partition: Partition, read: Callable[[LogSlice, int], tuple[list[E], int]]
+) -> AsyncGenerator[list[E], None]:
+    """What is in the log now, as much at a time as may be worked on in one turn of the event loop; LogDamaged.
+
+    `read` runs in a thread: what is in a slice from an offset on, and the offset after the last whole batch.
+    """
     content = partition.log
     offset, end_offset = content.log_start_offset, content.end_offset
-    count = 0
-    while offset < end_offset:
+    while offset < end_offset and not log.closed:
         piece = content.locate(offset, max_bytes=_CHUNK_BYTES, end_offset=end_offset, at_least_one=True)
-        loop = asyncio.get_running_loop()
         log.growth.added(piece.size)
-        records, next_offset = await loop.run_in_executor(None, read, piece, offset)
-        for start in range(0, len(records), _RECORDS_PER_TURN):
-            if shard.state is not ShardState.LOADING or log.closed:
-                return count
-            shard.replay_loaded(records[start : start + _RECORDS_PER_TURN])
+        entries, next_offset = await asyncio.get_running_loop().run_in_executor(None, read, piece, offset)
+        for start in range(0, len(entries), _ENTRIES_PER_TURN):
+            yield entries[start : start + _ENTRIES_PER_TURN]
             await asyncio.sleep(0)
-        count += len(records)
         if next_offset <= offset:
             # A part of the state would be taken for all of it.
-            raise LogDamaged(f"{shard.name} ends at offset {end_offset}, but from {offset} on nothing is there")
+            raise LogDamaged(f"{log.name} ends at offset {end_offset}, but from {offset} on nothing is there")
         offset = next_offset
-    return count
 
 
 def _read(name: str, codec: RecordCodec[R], are_deltas: bool, piece: LogSlice, offset: int) -> tuple[list[R], int]:

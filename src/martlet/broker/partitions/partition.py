@@ -10,6 +10,7 @@ waits for a commit when a role ends finds out that the leader has changed, never
 Proved by: tests/unit/broker/parked/test_publish_acks.py, tests/unit/broker/partitions/test_partition_table.py
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Protocol
@@ -311,6 +312,23 @@ class Partition:
             return False
         self.watermarks.commits.add(next_offset, callback, gives_up=gives_up)
         return True
+
+    async def committed(self, next_offset: int, *, gives_up: bool = False) -> None:
+        """Return when everything before `next_offset` is committed; raises ApiError when this leadership ends before.
+
+        With `gives_up` also when too few replicas are in sync for it to move.
+        """
+        leader_epoch = self.leader_epoch
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        resolve = lambda: None if future.done() else future.set_result(None)  # noqa: E731 - the caller may be cancelled
+        if self.when_committed(next_offset, resolve, gives_up=gives_up):
+            await future
+        self.check_online()
+        if self.leader is None or self.leader_epoch != leader_epoch:
+            detail = f"{self.name} got another leader before its message was committed"
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, detail)
+        if next_offset > self.high_watermark:
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     def flushed(self) -> None:
         """A flush has been completed in the log."""

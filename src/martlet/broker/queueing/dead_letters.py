@@ -18,7 +18,6 @@ from typing import Final
 from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, ErrorCode, StorageFailure
 from martlet.base.ids import BrokerId, TopicPartition
-from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.watermarks import READ_UNCOMMITTED
 from martlet.broker.queueing.pair import QueuePair
@@ -85,16 +84,7 @@ class DeadLetterWriter:
         view, now_ms = memoryview(bytearray(batch)), self._clock.now_ms()
         header = check_client_batch(view, partition.log.options, now_ms=now_ms, produce_version=_PRODUCE_VERSION)
         appended = partition.append(view, header, now_ms=now_ms)
-        await _committed(partition, appended.last_offset + 1)
-
-
-async def _committed(partition: Partition, next_offset: int) -> None:
-    epoch = partition.leader_epoch
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    if partition.when_committed(next_offset, lambda: None if future.done() else future.set_result(None)):
-        await future
-    if partition.leader is None or partition.leader_epoch != epoch or partition.high_watermark < next_offset:
-        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} has got another leader")
+        await partition.committed(appended.last_offset + 1)
 
 
 class DeadLetterOffice:

@@ -6,12 +6,7 @@ bounded by live state. A new leader may hold more than was committed: it serves 
 Proved by: tests/unit/broker/queueing/test_queue_host.py
 """
 
-import asyncio
-from functools import partial
-from typing import Final
-
-from martlet.base.errors import LogDamaged
-from martlet.broker.coordinators.shard_loading import wait_committed
+from martlet.broker.coordinators.shard_loading import in_turns, wait_committed
 from martlet.broker.coordinators.shard_log import PartitionShardLog
 from martlet.broker.partitions.partition import Partition
 from martlet.coordinator.loading import UNPACKED_BYTES_MAX
@@ -21,29 +16,16 @@ from martlet.queues.partition_queues import PartitionQueues
 from martlet.wire.batch import iterate_batches
 from martlet.wire.records.index import index_records, unpack_batches
 
-_CHUNK_BYTES: Final = 4 << 20
-_ENTRIES_PER_TURN: Final = 200
-
 
 async def load_queues(queues: PartitionQueues, log: PartitionShardLog, partition: Partition) -> int:
     """Replay the whole log and wait until it is committed; how many records there were. Raises ApiError.
 
     Leaves off when the log is closed: another leadership loads it again.
     """
-    content = partition.log
-    offset, end_offset = content.log_start_offset, content.end_offset
-    count = 0
-    while offset < end_offset and not log.closed:
-        piece = content.locate(offset, max_bytes=_CHUNK_BYTES, end_offset=end_offset, at_least_one=True)
-        loop = asyncio.get_running_loop()
-        entries, next_offset = await loop.run_in_executor(None, partial(_read, piece, offset))
-        for start in range(0, len(entries), _ENTRIES_PER_TURN):
-            queues.replay(entries[start : start + _ENTRIES_PER_TURN])
-            await asyncio.sleep(0)
+    end_offset, count = partition.log.end_offset, 0
+    async for entries in in_turns(log, partition, _read):
+        queues.replay(entries)
         count += len(entries)
-        if next_offset <= offset:
-            raise LogDamaged(f"{log.name} ends at offset {end_offset}, but from {offset} on nothing is there")
-        offset = next_offset
     await wait_committed(log, partition, end_offset)
     return count
 
