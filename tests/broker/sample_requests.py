@@ -16,6 +16,7 @@ from martlet.wire.messages import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_subscriptions,
     alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
@@ -33,7 +34,9 @@ from martlet.wire.messages import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_queues,
     describe_quorum,
+    describe_subscriptions,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -57,8 +60,11 @@ from martlet.wire.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     open_transaction_group,
+    receive_messages,
     sasl_authenticate,
     sasl_handshake,
+    seek_queue,
+    settle_messages,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -153,6 +159,23 @@ def _transaction_message(key: ApiKey, topic: str) -> Any:
         ApiKey.END_TRANSACTION_GROUP: lambda: end_transaction_group.EndTransactionGroupRequest(
             "sample", 1, 0, 3, [end_transaction_group.Winner("txg:sample#0.3.0.0", 2, 0)], b"note"
         ),
+        ApiKey.RECEIVE_MESSAGES: lambda: receive_messages.ReceiveMessagesRequest("sample", "holder", 5),
+        ApiKey.SETTLE_MESSAGES: lambda: settle_messages.SettleMessagesRequest(
+            "sample", [settle_messages.SettledPartition(bytes(16), 0, settlements=[settle_messages.Settled(0, 3)])]
+        ),
+        ApiKey.ALTER_SUBSCRIPTIONS: lambda: alter_subscriptions.AlterSubscriptionsRequest(
+            [
+                alter_subscriptions.AlteredSubscription(
+                    "sample", 0, [topic], settings=[alter_subscriptions.SubscriptionSetting("lease.ms", "1000")]
+                )
+            ],
+            validate_only=True,
+        ),
+        ApiKey.DESCRIBE_SUBSCRIPTIONS: lambda: describe_subscriptions.DescribeSubscriptionsRequest(["sample"]),
+        ApiKey.DESCRIBE_QUEUES: lambda: describe_queues.DescribeQueuesRequest(
+            "sample", [describe_queues.DescribedTopic(bytes(16), [0])]
+        ),
+        ApiKey.SEEK_QUEUE: lambda: seek_queue.SeekQueueRequest("sample", bytes(16), 0, 5),
         ApiKey.WRITE_DEAD_LETTERS: lambda: write_dead_letters.WriteDeadLettersRequest("no-such-topic", 0, b"x"),
         ApiKey.WRITE_TXN_MARKERS: lambda: write_txn_markers.WriteTxnMarkersRequest([marker]),
         ApiKey.TXN_OFFSET_COMMIT: lambda: txn_offset_commit.TxnOffsetCommitRequest(

@@ -470,6 +470,7 @@ class BrokerApp:
         self._stack.push_async_callback(door.aclose)
         # Before that: a member that waits for its group could wait longer than a stop may take.
         self._stack.callback(services.groups.stop_parking)
+        self._stack.callback(services.queues.stop_parking)
 
     def _watch_gauges(self, services: BrokerServices, server: KafkaServer) -> None:
         watch = self._metrics.watch

@@ -24,6 +24,8 @@ _COMMANDS: Final = {
     "topic": ("martlet.cli.topic:topic", "Create, list, describe, alter, trim, export and delete topics."),
     "publish": ("martlet.cli.publish:publish", "Publish messages from arguments, standard input or a file."),
     "consume": ("martlet.cli.consume:consume", "Print messages of a topic."),
+    "receive": ("martlet.cli.receive:receive", "Receive messages of a subscription, print and settle them."),
+    "sub": ("martlet.cli.sub:sub", "Create subscriptions (work queues), look into them, pause, move and delete them."),
     "group": ("martlet.cli.group:group", "List groups, show their members and lag, reset and delete them."),
     "pipeline": ("martlet.cli.pipeline:pipeline", "Run data pipelines on Spark, see how they do, stop them."),
     "partition": ("martlet.cli.partition:partition", "Show where partitions lie, move them, and elect their leaders."),

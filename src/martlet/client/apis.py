@@ -16,6 +16,7 @@ from martlet.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from martlet.wire.messages.alter_subscriptions import AlterSubscriptionsRequest, AlterSubscriptionsResponse
 from martlet.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -39,6 +40,8 @@ from martlet.wire.messages.describe_configs import DescribeConfigsRequest, Descr
 from martlet.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from martlet.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from martlet.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from martlet.wire.messages.describe_queues import DescribeQueuesRequest, DescribeQueuesResponse
+from martlet.wire.messages.describe_subscriptions import DescribeSubscriptionsRequest, DescribeSubscriptionsResponse
 from martlet.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from martlet.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
@@ -65,8 +68,11 @@ from martlet.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommi
 from martlet.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from martlet.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from martlet.wire.messages.open_transaction_group import OpenTransactionGroupRequest, OpenTransactionGroupResponse
+from martlet.wire.messages.receive_messages import ReceiveMessagesRequest, ReceiveMessagesResponse
 from martlet.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from martlet.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from martlet.wire.messages.seek_queue import SeekQueueRequest, SeekQueueResponse
+from martlet.wire.messages.settle_messages import SettleMessagesRequest, SettleMessagesResponse
 from martlet.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from martlet.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from martlet.wire.messages.write_dead_letters import WriteDeadLettersRequest, WriteDeadLettersResponse
@@ -164,6 +170,16 @@ OPEN_TRANSACTION_GROUP: Final = Api(
 END_TRANSACTION_GROUP: Final = Api(
     ApiKey.END_TRANSACTION_GROUP, EndTransactionGroupRequest, EndTransactionGroupResponse, 0, 0
 )
+RECEIVE_MESSAGES: Final = Api(ApiKey.RECEIVE_MESSAGES, ReceiveMessagesRequest, ReceiveMessagesResponse, 0, 0)
+SETTLE_MESSAGES: Final = Api(ApiKey.SETTLE_MESSAGES, SettleMessagesRequest, SettleMessagesResponse, 0, 0)
+ALTER_SUBSCRIPTIONS: Final = Api(
+    ApiKey.ALTER_SUBSCRIPTIONS, AlterSubscriptionsRequest, AlterSubscriptionsResponse, 0, 0
+)
+DESCRIBE_SUBSCRIPTIONS: Final = Api(
+    ApiKey.DESCRIBE_SUBSCRIPTIONS, DescribeSubscriptionsRequest, DescribeSubscriptionsResponse, 0, 0
+)
+DESCRIBE_QUEUES: Final = Api(ApiKey.DESCRIBE_QUEUES, DescribeQueuesRequest, DescribeQueuesResponse, 0, 0)
+SEEK_QUEUE: Final = Api(ApiKey.SEEK_QUEUE, SeekQueueRequest, SeekQueueResponse, 0, 0)
 WRITE_DEAD_LETTERS: Final = Api(ApiKey.WRITE_DEAD_LETTERS, WriteDeadLettersRequest, WriteDeadLettersResponse, 0, 0)
 
 PRODUCE: Final = Api(ApiKey.PRODUCE, ProduceRequest, ProduceResponse, 3, 13)

@@ -17,6 +17,7 @@ from martlet.wire.messages import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_subscriptions,
     alter_user_scram_credentials,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -33,7 +34,9 @@ from martlet.wire.messages import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_queues,
     describe_quorum,
+    describe_subscriptions,
     describe_topic_partitions,
     describe_transactions,
     describe_user_scram_credentials,
@@ -55,6 +58,9 @@ from martlet.wire.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     open_transaction_group,
+    receive_messages,
+    seek_queue,
+    settle_messages,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -205,6 +211,17 @@ def transaction_rows() -> Iterator[Row]:
     marks = write_txn_markers
     mark = marks.WritableTxnMarker(1, topics=[marks.WritableTxnMarkerTopic(TOPIC, [0])])
     yield _row(ApiKey.WRITE_TXN_MARKERS, marks, range(1, 3), action, markers=[mark])
+    for key, module, operation in (
+        (ApiKey.RECEIVE_MESSAGES, receive_messages, op.READ),
+        (ApiKey.SETTLE_MESSAGES, settle_messages, op.READ),
+        (ApiKey.SEEK_QUEUE, seek_queue, op.READ),
+        (ApiKey.DESCRIBE_QUEUES, describe_queues, op.DESCRIBE),
+    ):
+        yield _row(key, module, range(1), [group(operation)], subscription=GROUP)
+    named = [group(op.DESCRIBE)]
+    yield _row(ApiKey.DESCRIBE_SUBSCRIPTIONS, describe_subscriptions, range(1), named, names=[GROUP])
+    gone = alter_subscriptions.AlteredSubscription(GROUP, 2)
+    yield _row(ApiKey.ALTER_SUBSCRIPTIONS, alter_subscriptions, range(1), [group(op.DELETE)], subscriptions=[gone])
     yield _row(ApiKey.WRITE_DEAD_LETTERS, write_dead_letters, range(1), action, topic=TOPIC)
     describe = describe_transactions
     yield _row(ApiKey.DESCRIBE_TRANSACTIONS, describe, range(1), [txn(op.DESCRIBE)], transactional_ids=[TXN])

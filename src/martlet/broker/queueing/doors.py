@@ -116,6 +116,11 @@ class PartitionQueue(Protocol):
         ...
 
     @property
+    def end(self) -> int:
+        """Where what can be delivered ends."""
+        ...
+
+    @property
     def low_mark(self) -> int:
         """From where on the log is needed."""
         ...

@@ -66,6 +66,8 @@ class QueueHost:
         self._tasks: set[asyncio.Task[None]] = set()
         self._retries: dict[tuple[TopicId, int], asyncio.TimerHandle] = {}
         self._is_closed = False
+        self.is_stopping = False
+        self._turn = 0
         self.loads = 0
         """Pairs loaded by this process."""
 
@@ -106,6 +108,18 @@ class QueueHost:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
             names.append(topic.name)
         await self.admin.ensure(subscription, names)
+
+    async def forget(self, subscription: str, topics: Iterable[str] | None) -> None:
+        """Forget what a subscription knows of the messages of some topics, or delete it."""
+        if topics is None:
+            await self.admin.delete(subscription)
+        else:
+            await self.admin.remove_topics(subscription, topics)
+
+    def next_turn(self) -> int:
+        """Another number each time, for requests that ask partitions in turns."""
+        self._turn += 1
+        return self._turn
 
     def served(self) -> Iterator[tuple[TopicId, int, str, PartitionQueue]]:
         for (topic_id, index), pair in sorted(self._pairs.items()):
@@ -159,6 +173,12 @@ class QueueHost:
     def start(self) -> None:
         for topic in self._image.topics():
             self._follow_topic(topic)
+
+    def stop_parking(self) -> None:
+        """The broker is about to stop: requests that wait for messages are answered, so that connections can close."""
+        self.is_stopping = True
+        for pair in self._pairs.values():
+            pair.wake_all()
 
     async def aclose(self) -> None:
         self._is_closed = True

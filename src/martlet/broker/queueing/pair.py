@@ -152,9 +152,7 @@ class QueuePair:
         for waiting in (self._waiting, *(batch.waiting for batch in self._batches)):
             _fail(waiting, over)
         self._waiting, self._batches = [], deque()
-        for receivers in self._receivers.values():
-            for callback in tuple(receivers):
-                callback()
+        self.wake_all()
         self._host.closed(self)
 
     # --- its subscriptions
@@ -343,6 +341,10 @@ class QueuePair:
             receivers.pop(callback, None)
             if not receivers:
                 del self._receivers[name]
+
+    def wake_all(self) -> None:
+        for name in tuple(self._receivers):
+            self._wake(name)
 
     def _wake(self, name: str) -> None:
         for callback in tuple(self._receivers.get(name, ())):

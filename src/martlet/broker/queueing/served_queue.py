@@ -13,7 +13,7 @@ from martlet.broker.queueing.pair import QueuePair
 from martlet.queues import inspection
 from martlet.queues.engine import Delivery, QueueEngine, Settlement, Verdict
 from martlet.queues.inspection import Depth, MessageStatus
-from martlet.queues.lease_token import LeaseToken
+from martlet.wire.lease_token import LeaseToken
 
 _MESSAGES_MAX: Final = 10_000
 """That one call hands out, whatever is asked for."""

@@ -44,7 +44,7 @@ class SubscriptionAdmin:
         return self._changes.image
 
     async def create(self, wish: SubscriptionWish, *, validate_only: bool = False) -> None:
-        """GROUP_ID_NOT_FOUND's opposite is INVALID_REQUEST: a name that is taken is refused."""
+        """A name that is taken is refused."""
 
         def make(stored: SubscriptionRecord | None) -> SubscriptionRecord:
             if stored is not None:
@@ -59,13 +59,13 @@ class SubscriptionAdmin:
 
         await self._execute(wish.name, change, validate_only=validate_only)
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, *, validate_only: bool = False) -> None:
         """With all that is known of its messages."""
 
         def drop(stored: SubscriptionRecord | None) -> None:
             _known(stored, name)
 
-        await self._execute(name, drop)
+        await self._execute(name, drop, validate_only=validate_only)
 
     async def ensure(self, name: str, topics: Iterable[str]) -> None:
         """Have a subscription of this name cover the topics, made with defaults where there is none."""

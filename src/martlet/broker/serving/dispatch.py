@@ -102,6 +102,8 @@ class Dispatcher:
             task = asyncio.ensure_future(self._finish(link, answer, reply, finish))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            if api.ends_with_connection:
+                reply.on_abandoned = _canceller(task)
         else:
             self._answer(reply, finish(answer), header.api_version)
 
@@ -141,6 +143,13 @@ class Dispatcher:
         logger.error("%s failed", what, exc_info=error)
         if isinstance(error, InvariantViolation):
             self._broker.fail(error)
+
+
+def _canceller(task: asyncio.Future[None]) -> Callable[[], None]:
+    def cancel() -> None:
+        task.cancel()
+
+    return cancel
 
 
 def _as_it_is(answer: Any) -> Any:

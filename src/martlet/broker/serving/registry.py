@@ -37,6 +37,8 @@ class MessageApi:
     advertised: Versions
     request: type[Any]
     handle: MessageHandler
+    ends_with_connection: bool = False
+    """Whether waiting for the answer ends when the client is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,5 +64,6 @@ def build_registry(modules: Iterable[ModuleType]) -> dict[int, Api]:
         if hasattr(module, "start"):
             registry[key] = RawApi(key, versions, advertised, module.start)
         else:
-            registry[key] = MessageApi(key, versions, advertised, module.REQUEST, module.handle)
+            ends = getattr(module, "ENDS_WITH_CONNECTION", False)
+            registry[key] = MessageApi(key, versions, advertised, module.REQUEST, module.handle, ends)
     return registry

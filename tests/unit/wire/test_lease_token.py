@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicId
-from martlet.queues.lease_token import LeaseToken, read_token
+from martlet.wire.lease_token import LeaseToken, read_token
 
 TOKEN = LeaseToken(TopicId(bytes(range(16))), 3, 7, 1_234_567_890_123, 2, "worker-é")
 

@@ -4,7 +4,7 @@ A token names the partition, the message, its holder and the attempt. It ends wi
 leased again, or its partition's leader has changed, the token is refused; a renewal does not change it. It is no secret
 and no permission: who may acknowledge is decided by who is asking.
 
-Proved by: tests/unit/queues/test_lease_token.py
+Proved by: tests/unit/wire/test_lease_token.py
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode

@@ -1,0 +1,61 @@
+"""`martlet sub` and `martlet receive` against a real broker."""
+
+import json
+from itertools import count
+
+from tests.cli.conftest import Martlet
+
+_numbers = count()
+
+
+def _topic(martlet: Martlet, *values: str) -> str:
+    name = f"orders-{next(_numbers)}"
+    assert martlet("topic", "create", name, "--partitions", "1").exit_code == 0
+    if values:
+        assert martlet("publish", name, stdin="\n".join(values).encode() + b"\n").exit_code == 0
+    return name
+
+
+def test_a_subscription_is_made_worked_off_looked_into_and_deleted(martlet: Martlet) -> None:
+    topic = _topic(martlet, "one", "two", "three")
+    name = f"{topic}-work"
+    made = martlet("sub", "create", name, "--topic", topic, "--from", "earliest", "--lease-ms", "60000")
+    assert made.exit_code == 0, made.stderr
+    got = martlet("receive", name, "--count", "2", "--wait", "10")
+    assert got.stdout.splitlines() == ["one", "two"]
+    peeked = martlet("sub", "peek", name, "--json")
+    assert [(one["offset"], one["state"]) for one in json.loads(peeked.stdout)] == [(2, "waiting")]
+    shown = json.loads(martlet("sub", "describe", name, "--json").stdout)
+    assert shown["settings"] == {"lease.ms": "60000", "start": "earliest"}
+    assert [(queue["waiting"], queue["oldest"]) for queue in shown["queues"]] == [(1, 2)]
+    assert "finished" in martlet("sub", "status", name, f"{topic}:0", "0").stdout
+    assert martlet("sub", "seek", name, f"{topic}:0", "0").exit_code == 0
+    assert (
+        martlet("receive", name, "--count", "3", "--wait", "10", "--format", "%o:%s\\n").stdout
+        == "0:one\n1:two\n2:three\n"
+    )
+    assert name in martlet("sub", "list").stdout
+    assert martlet("sub", "delete", name, "--yes").exit_code == 0
+    assert martlet("sub", "describe", name).exit_code != 0
+
+
+def test_a_paused_subscription_delivers_nothing_until_it_goes_on(martlet: Martlet) -> None:
+    topic = _topic(martlet, "one")
+    name = f"{topic}-work"
+    assert martlet("sub", "create", name, "--topic", topic, "--from", "earliest", "--paused").exit_code == 0
+    assert martlet("receive", name, "--wait", "0.2").stdout == ""
+    assert "the subscription is paused" in martlet("sub", "describe", name).stdout
+    assert martlet("sub", "resume", name).exit_code == 0
+    assert martlet("receive", name, "--count", "1", "--wait", "10").stdout == "one\n"
+    assert martlet("sub", "pause", name).exit_code == 0
+
+
+def test_mistakes_are_said_with_the_reason(martlet: Martlet) -> None:
+    topic = _topic(martlet)
+    wrong = martlet("sub", "create", "x", "--topic", topic, "--set", "lease.ms=soon")
+    assert wrong.exit_code != 0
+    assert "a whole number" in wrong.stderr
+    assert martlet("sub", "create", "x").exit_code != 0
+    assert martlet("receive", "no-such-subscription", "--wait", "1").exit_code != 0
+    altered = martlet("sub", "alter", "no-such-subscription", "--set", "lease.ms=1000")
+    assert "there is no subscription" in altered.stderr
