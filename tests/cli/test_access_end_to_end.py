@@ -56,7 +56,17 @@ def test_rules_allow_deny_explain_and_go(guarded: RunningBroker, tmp_path: Path)
     assert "payments" not in martlet(guarded, "topic", "list", config=alice).stdout
     denied = martlet(guarded, "acl", "test", "alice", "describe", "topic:payments")
     assert (denied.exit_code, denied.stdout) == (1, "denied: no rule allows it\n")
-    assert martlet(guarded, "acl", "allow", "alice", "read", "topic:pay*").exit_code == 0
+    explained = json.loads(martlet(guarded, "acl", "test", "alice", "describe", "topic:payments", "--json").stdout)
+    assert explained == {"allowed": False, "reason": "no rule allows it"}
+    rule = {
+        "principal": "User:alice",
+        "host": "*",
+        "permission": "allow",
+        "operation": "read",
+        "resource": "topic:pay*",
+    }
+    added = martlet(guarded, "acl", "allow", "alice", "read", "topic:pay*", "--json")
+    assert (added.exit_code, json.loads(added.stdout)) == (0, rule)
     allowed = martlet(guarded, "acl", "test", "alice", "describe", "topic:payments")
     assert (allowed.exit_code, allowed.stdout) == (0, "allowed: User:alice from * may READ topic 'pay'…\n")
     assert "payments" in martlet(guarded, "topic", "list", config=alice).stdout
@@ -67,7 +77,9 @@ def test_rules_allow_deny_explain_and_go(guarded: RunningBroker, tmp_path: Path)
         ("deny", "all", "topic:payments"),
         ("allow", "read", "topic:pay*"),
     }
-    assert martlet(guarded, "acl", "remove", "alice", "all", "topic:payments").exit_code == 0
+    removed = martlet(guarded, "acl", "remove", "alice", "all", "topic:payments", "--json")
+    denial = rule | {"permission": "deny", "operation": "all", "resource": "topic:payments"}
+    assert (removed.exit_code, json.loads(removed.stdout)) == (0, [denial])
     assert "payments" in martlet(guarded, "topic", "list", config=alice).stdout
     assert "there was no such rule" in martlet(guarded, "acl", "remove", "bob", "alter", "cluster").stderr
 

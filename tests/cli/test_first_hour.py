@@ -1,7 +1,7 @@
 """What a newcomer types: every block of the README that a broker serves, in its order, as it is printed there.
 
-Only the address differs, since a test takes any free port. Blocks on Spark are run by tests/spark, `./dev` by
-`./dev bench install`.
+Only the address differs, since a test takes any free port. Blocks on Spark are run by tests/spark/test_first_hour.py,
+`./dev` by `./dev bench install`.
 """
 
 import os
@@ -19,7 +19,7 @@ def test_the_readme_can_be_followed_from_top_to_bottom(
 ) -> None:
     programs = f"{Path(sys.executable).parent}{os.pathsep}{clean_environment['PATH']}"
     environment = clean_environment | {"PATH": programs, "MARTLET_BOOTSTRAP": broker.bootstrap_servers}
-    blocks = [block for block in code_blocks("README.md") if "./dev" not in block.text and "spark." not in block.text]
+    blocks = [block for block in code_blocks("README.md") if "./dev" not in block.text and "spark" not in block.text]
     printed = [_run(block, broker.bootstrap_servers, environment, tmp_path) for block in blocks]
     assert [block.language for block in blocks] == ["python", "sh"]
     assert printed[0] == "b'two coffees'\n"

@@ -1,4 +1,7 @@
-"""A Spark Declarative Pipelines project with Martlet as source and sink, by the command line, run twice."""
+"""The declarative project of docs/pipelines.md as it is printed there, by the command line, run twice.
+
+Only the address and the place of its storage differ.
+"""
 
 import json
 import os
@@ -10,33 +13,8 @@ from typing import Any
 import pytest
 
 from martlet.testing.running_broker import RunningBroker
+from tests.documented_code import code_blocks
 from tests.spark.topics import Message, Topics
-
-SPECIFICATION = """
-name: orders
-storage: {storage}
-libraries:
-  - glob:
-      include: transformations/**
-"""
-TRANSFORMATION = """
-from pyspark import pipelines as dp
-from pyspark.sql import SparkSession
-
-spark = SparkSession.active()
-BROKER = {{"kafka.bootstrap.servers": "{bootstrap}"}}
-
-@dp.table
-def orders():
-    options = BROKER | {{"subscribe": "{source}", "startingOffsets": "earliest"}}
-    return spark.readStream.format("martlet").options(**options).load()
-
-dp.create_sink("long", "martlet", BROKER | {{"topic": "{target}"}})
-
-@dp.append_flow(target="long")
-def long_orders():
-    return spark.readStream.table("orders").where("length(value) > 3").select("key", "value")
-"""
 
 
 def run(project: Path, state: Path) -> list[dict[str, Any]]:
@@ -58,15 +36,28 @@ def run(project: Path, state: Path) -> list[dict[str, Any]]:
 def test_a_declarative_project_reads_and_writes_topics_and_its_second_run_only_takes_what_is_new(
     broker: RunningBroker, topics: Topics, tmp_path: Path
 ) -> None:
-    source, target = topics.new(), topics.new()
-    project = tmp_path / "project"
+    topics.new(name="orders")
+    topics.new(name="large-orders")
+    specification, transformation = _documented(broker.bootstrap_servers, (tmp_path / "storage").as_uri())
+    project = tmp_path / "my-project"
     (project / "transformations").mkdir(parents=True)
-    (project / "spark-pipeline.yml").write_text(SPECIFICATION.format(storage=(tmp_path / "storage").as_uri()), "utf-8")
-    text = TRANSFORMATION.format(bootstrap=broker.bootstrap_servers, source=source, target=target)
-    (project / "transformations" / "orders.py").write_text(text, "utf-8")
-    topics.publish(source, [Message(b"a"), Message(b"first", b"k")])
+    (project / "spark-pipeline.yml").write_text(specification, "utf-8")
+    (project / "transformations" / "orders.py").write_text(transformation, "utf-8")
+    large = [bytes([kind]) * 1001 for kind in b"ab"]
+    topics.publish("orders", [Message(b"small"), Message(large[0], b"k")])
     statuses = run(project, tmp_path / "state")
     assert [status["state"] for status in statuses] == ["running", "finished"]
-    topics.publish(source, [Message(b"second")])
+    topics.publish("orders", [Message(large[1])])
     run(project, tmp_path / "state")
-    assert topics.values(target) == [b"first", b"second"]
+    assert topics.values("large-orders") == large
+
+
+def _documented(address: str, storage: str) -> tuple[str, str]:
+    """The two files of the project."""
+    blocks = [block for block in code_blocks("docs/pipelines.md") if block.language in ("yaml", "python")]
+    first = next(index for index, block in enumerate(blocks) if block.language == "yaml")
+    specification, transformation = (block.text for block in blocks[first : first + 2])
+    return (
+        specification.replace("file:///srv/my-project", storage),
+        transformation.replace("127.0.0.1:9092", address),
+    )

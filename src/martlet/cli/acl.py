@@ -82,7 +82,7 @@ _host = click.option("--host", default=ANY_HOST, show_default=True, help="From t
 
 
 def _names_rule(command: Callable[..., None]) -> Callable[..., None]:
-    return _user(_operation(_resource(_host(connects(command)))))
+    return _user(_operation(_resource(_host(json_option(connects(command))))))
 
 
 @click.group()
@@ -90,36 +90,41 @@ def acl() -> None:
     """Allow, deny, list and remove access rules, and test which of them decides."""
 
 
-@acl.command("allow")
+@acl.command("allow", short_help="Allow a user an operation on a resource.")
 @_names_rule
-def allow(user: str, operation: Operation, resource: Pattern, host: str, target: Target) -> None:
+def allow(user: str, operation: Operation, resource: Pattern, host: str, as_json: bool, target: Target) -> None:
     """Allow USER the OPERATION on RESOURCE, like `martlet acl allow alice read topic:payments`."""
-    _add(_rule(user, operation, resource, host, Permission.ALLOW), target)
+    _add(_rule(user, operation, resource, host, Permission.ALLOW), target, as_json)
 
 
 @acl.command("deny")
 @_names_rule
-def deny(user: str, operation: Operation, resource: Pattern, host: str, target: Target) -> None:
+def deny(user: str, operation: Operation, resource: Pattern, host: str, as_json: bool, target: Target) -> None:
     """Deny USER the OPERATION on RESOURCE, whatever allows it."""
-    _add(_rule(user, operation, resource, host, Permission.DENY), target)
+    _add(_rule(user, operation, resource, host, Permission.DENY), target, as_json)
 
 
-@acl.command("remove")
+@acl.command("remove", short_help="Remove what was allowed or denied.")
 @_names_rule
-def remove(user: str, operation: Operation, resource: Pattern, host: str, target: Target) -> None:
+def remove(user: str, operation: Operation, resource: Pattern, host: str, as_json: bool, target: Target) -> None:
     """Remove what was said of USER, OPERATION and RESOURCE, allowed or denied."""
     rules = [_rule(user, operation, resource, host, permission) for permission in Permission]
 
-    async def work(cluster: "Cluster") -> int:
+    async def work(cluster: "Cluster") -> list[Rule]:
         from martlet.client.access_admin import AccessAdmin
 
         admin = AccessAdmin(cluster)
         found = [rule for rule in await admin.rules() if rule in rules]
         if found:
             await admin.remove_rules(found)
-        return len(found)
+        return found
 
-    if not run_with_cluster(target, work):
+    removed = run_with_cluster(target, work)
+    if as_json:
+        print_json([_as_data(rule) for rule in removed])
+    for rule in removed:
+        print_note(f"removed: {rule}")
+    if not removed:
         print_note("there was no such rule")
 
 
@@ -129,43 +134,45 @@ def remove(user: str, operation: Operation, resource: Pattern, host: str, target
 def list_rules(as_json: bool, target: Target) -> None:
     """List the access rules."""
     rules = _rules(target)
-    headers = ["principal", "host", "permission", "operation", "resource"]
-    rows = [
-        [rule.principal, rule.host, rule.permission.name.lower(), _word(rule.operation), _written(rule.pattern)]
-        for rule in rules
-    ]
     if as_json:
-        print_json([dict(zip(headers, row, strict=True)) for row in rows])
-    elif rows:
-        print_table(headers, rows)
+        print_json([_as_data(rule) for rule in rules])
+    elif rules:
+        headers = ["PRINCIPAL", "HOST", "PERMISSION", "OPERATION", "RESOURCE"]
+        print_table(headers, [[*_as_data(rule).values()] for rule in rules])
     else:
         print_note("there are no access rules")
 
 
-@acl.command("test")
+@acl.command("test", short_help="Say whether a user may do something, and by which rule.")
 @_user
 @_operation
 @_resource
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address that the user would come from.")
+@json_option
 @connects
-def test(user: str, operation: Operation, resource: Pattern, host: str, target: Target) -> int:
+def test(user: str, operation: Operation, resource: Pattern, host: str, as_json: bool, target: Target) -> int:
     """Say whether USER may do OPERATION to RESOURCE, and by which rule; super users are not known here."""
     if resource.match is PatternKind.PREFIXED or resource.name == ANY_NAME:
         raise click.UsageError("a test is about one resource, by its whole name")
     authorizer = Authorizer(table=RuleTable(_rules(target)))
     name = user.removeprefix("User:")
     decision = authorizer.explain(Principal("User", name), host, operation, resource.kind, resource.name)
-    click.echo(f"{'allowed' if decision.allowed else 'denied'}: {decision.reason}")
+    if as_json:
+        print_json({"allowed": decision.allowed, "reason": decision.reason})
+    else:
+        click.echo(f"{'allowed' if decision.allowed else 'denied'}: {decision.reason}")
     return ExitCode.OK if decision.allowed else ExitCode.FAILURE
 
 
-def _add(rule: Rule, target: Target) -> None:
+def _add(rule: Rule, target: Target, as_json: bool) -> None:
     async def work(cluster: "Cluster") -> None:
         from martlet.client.access_admin import AccessAdmin
 
         await AccessAdmin(cluster).add_rules([rule])
 
     run_with_cluster(target, work)
+    if as_json:
+        print_json(_as_data(rule))
     print_note(str(rule))
 
 
@@ -186,6 +193,16 @@ def _rule(user: str, operation: Operation, resource: Pattern, host: str, permiss
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     return rule
+
+
+def _as_data(rule: Rule) -> dict[str, str]:
+    return {
+        "principal": rule.principal,
+        "host": rule.host,
+        "permission": rule.permission.name.lower(),
+        "operation": _word(rule.operation),
+        "resource": _written(rule.pattern),
+    }
 
 
 def _word(operation: Operation) -> str:

@@ -53,7 +53,7 @@ def publish(topic: str, messages: int, size: int, acks: str, compression: str, a
     _print_moved(run_with_cluster(target, work), as_json)
 
 
-@bench.command()
+@bench.command(short_help="Fetch the messages of a topic as fast as they come.")
 @click.argument("topic", type=TOPIC, metavar="TOPIC")
 @click.option("--messages", type=click.IntRange(min=1), metavar="N", help="Stop after N messages.  [default: the end]")
 @json_option
@@ -72,7 +72,12 @@ def consume(topic: str, messages: int | None, as_json: bool, target: Target) -> 
 @bench.command()
 @click.argument("topic", type=TOPIC, metavar="TOPIC")
 @click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), default=100.0, show_default=True, help="Messages a second."
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    default=100.0,
+    show_default=True,
+    help="Messages a second.",
 )
 @click.option("--messages", type=click.IntRange(min=1), default=1_000, show_default=True, metavar="N", help="How many.")
 @_size_option

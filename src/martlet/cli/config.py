@@ -27,7 +27,7 @@ config.add_command(get_settings)
 config.add_command(set_settings)
 
 
-@config.command()
+@config.command(short_help="Show the settings that a broker started here would have.")
 @click.option("--topic", type=TOPIC, metavar="TOPIC", help="Show this topic's settings, asked from the broker.")
 @json_option
 @settings_options

@@ -123,7 +123,7 @@ def _origin(entry: "ConfigEntry") -> str:
     return entry.source.name.lower().replace("_", " ")
 
 
-@click.command("set")
+@click.command("set", short_help="Change settings of brokers, of a topic or of a group.")
 @click.argument("assignments", metavar="[KEY=VALUE]...", nargs=-1, type=ASSIGNMENT)
 @click.option("--unset", multiple=True, metavar="KEY", help="Return a setting to its default. May be repeated.")
 @_names_owner

@@ -82,7 +82,12 @@ class PatternType(click.ParamType[str]):
 @click.option("--until", type=END, help="Stop before this: latest (the end as it is now), @TIME, or an offset.")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages.")
 @click.option(
-    "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this partition. May be repeated."
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    metavar="N",
+    multiple=True,
+    help="Only this partition. May be repeated.",
 )
 @click.option("--group", type=GROUP, help="Read as a member of this group, and commit what was printed.")
 @click.option(

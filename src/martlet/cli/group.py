@@ -179,7 +179,7 @@ def _partitions_json(partitions: Iterable[TopicPartition]) -> list[dict[str, Any
     return [{"topic": partition.topic, "partition": partition.partition} for partition in partitions]
 
 
-@group.command()
+@group.command(short_help="Delete groups, or what they have committed, for good.")
 @click.argument("names", type=GROUP, metavar="GROUP...", nargs=-1, required=True)
 @click.option(
     "--topic",

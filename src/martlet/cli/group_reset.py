@@ -43,7 +43,7 @@ class _Job(NamedTuple):
     dry_run: bool
 
 
-@click.command()
+@click.command(short_help="Move a group to other offsets.")
 @click.argument("name", type=GROUP, metavar="GROUP")
 @click.option(
     "--topic",

@@ -32,7 +32,7 @@ def log() -> None:
     """Check messages at rest for damage, and repair what is damaged."""
 
 
-@log.command()
+@log.command(short_help="Find what is wrong in a data directory or a topic.")
 @click.argument("directory", metavar="[DIR]", required=False, type=click.Path(exists=True, file_okay=False))
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Check this topic of a running broker instead.")
 @click.option("--repair", "repairs", is_flag=True, help="Give up what is lost, so that the rest can be used again.")
@@ -42,7 +42,7 @@ def log() -> None:
 def check(
     directory: str | None, topics: Sequence[str], repairs: bool, yes: bool, as_json: bool, target: Target
 ) -> ExitCode:
-    """Tell everything that is wrong in DIR, or with what a running broker has of a topic.
+    """Find all that is wrong in DIR, or with a topic of a running broker.
 
     DIR is a data directory, or a broker's directory in it, that no broker uses now. All of it is read, and nothing is
     changed.

@@ -59,7 +59,7 @@ def list_pipelines(state: str, as_json: bool) -> None:
     )
 
 
-@pipeline.command("status")
+@pipeline.command("status", short_help="Show how a run does: rates, lag, state, last error.")
 @click.argument("name")
 @click.option("--check", is_flag=True, help="Exit with code 8 if it failed or died.")
 @state_option

@@ -80,7 +80,12 @@ def common_options(function: Function) -> Function:
         show_default=True,
         help="Where to begin when the run is new: earliest, latest or @TIME.",
     )
-    @click.option("--every", type=click.FloatRange(min=0), metavar="SECONDS", help="Start a batch so often.")
+    @click.option(
+        "--every",
+        type=click.FloatRange(min=0),
+        metavar="SECONDS",
+        help="Start a batch every so many seconds.  [default: the pipeline's]",
+    )
     @click.option("--until-end", is_flag=True, help="Process what is there now, then finish.")
     @click.option("--messages-per-batch", type=click.IntRange(min=1), metavar="N", help="At most N in one batch.")
     @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs, like spark://HOST:7077.")
@@ -127,7 +132,11 @@ class RunGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=RunGroup, subcommand_metavar="NAME|FILE|PROJECT [OPTIONS]")
+@click.group(
+    cls=RunGroup,
+    subcommand_metavar="NAME|FILE|PROJECT [OPTIONS]",
+    short_help="Run a ready pipeline, a file with flows, or a project.",
+)
 def run() -> None:
     """Run a ready pipeline, a Python file with flows, or a declarative project, until it ends or is stopped.
 

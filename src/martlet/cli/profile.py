@@ -111,7 +111,7 @@ def show(name: str | None, as_json: bool) -> None:
         print_facts({"profile": wanted, **{key: str(value) for key, value in found.items()}})
 
 
-@profile.command("use")
+@profile.command("use", short_help="Use a profile from now on, in every shell.")
 @click.argument("name", required=False, type=ProfileName())
 @click.option("--none", is_flag=True, help="Use no profile from now on.")
 def use(name: str | None, none: bool) -> None:

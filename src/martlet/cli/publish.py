@@ -57,7 +57,10 @@ class _Job:
     "--header", "headers", multiple=True, type=ASSIGNMENT, help="A header for every message. May be repeated."
 )
 @click.option(
-    "--partition", type=click.IntRange(min=0), help="Publish to this partition.  [default: by key, else spread]"
+    "--partition",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Publish to this partition.  [default: by key, else spread]",
 )
 @click.option(
     "--compression",

@@ -32,12 +32,18 @@ topic.add_command(import_topics)
 
 @topic.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--partitions", type=click.IntRange(min=1), help="How many partitions.  [default: the broker's default]")
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many partitions.  [default: the broker's default]",
+)
 @click.option(
     "--replication",
     "--replication-factor",
     "replication_factor",
     type=click.IntRange(min=1),
+    metavar="N",
     help="How many replicas of each partition, on as many brokers.  [default: the broker's default]",
 )
 @click.option(
@@ -134,7 +140,7 @@ def list_topics(internal: bool, counts: bool, as_json: bool, target: Target) -> 
     )
 
 
-@topic.command()
+@topic.command(short_help="Show a topic's partitions, offsets, sizes and settings.")
 @click.argument("name", type=TOPIC, metavar="TOPIC")
 @json_option
 @connects
@@ -184,7 +190,9 @@ def _content_row(content: "PartitionContent") -> list[Cell]:
 
 @topic.command()
 @click.argument("name", type=TOPIC, metavar="TOPIC")
-@click.option("--partitions", type=click.IntRange(min=1), help="Grow to N partitions; they never become fewer.")
+@click.option(
+    "--partitions", type=click.IntRange(min=1), metavar="N", help="Grow to N partitions; they never become fewer."
+)
 @click.option("--set", "set_values", multiple=True, type=ASSIGNMENT, help="Set a topic setting. May be repeated.")
 @click.option("--unset", multiple=True, metavar="KEY", help="Return a setting to its default. May be repeated.")
 @json_option

@@ -37,7 +37,7 @@ def export_topics(names: Sequence[str], file: TextIO, target: Target) -> None:
     file.write(json.dumps({"topics": [definition.to_json() for definition in found]}, indent=2) + "\n")
 
 
-@click.command("import")
+@click.command("import", short_help="Make topics like their definitions in a file.")
 @click.argument("file", type=click.File("r"), metavar="FILE")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @json_option

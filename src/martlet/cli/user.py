@@ -22,15 +22,16 @@ def user() -> None:
     """Add, list and delete users; a password is read from a file or a prompt, never from the command line."""
 
 
-@user.command("add")
+@user.command("add", short_help="Add a user, or change a password.")
 @click.argument("name")
 @click.option(
     "--password-file",
     type=click.File("r"),
     help="Where the password stands, on the first line; - for standard input. Asked for otherwise.",
 )
+@json_option
 @connects
-def add(name: str, password_file: TextIO | None, target: Target) -> None:
+def add(name: str, password_file: TextIO | None, as_json: bool, target: Target) -> None:
     """Add the user NAME, or give an existing one another password; open connections of it end."""
     if password_file is not None:
         text = password_file.readline().rstrip("\r\n")
@@ -48,10 +49,12 @@ def add(name: str, password_file: TextIO | None, target: Target) -> None:
         await AccessAdmin(cluster).set_password(name, password)
 
     run_with_cluster(target, work)
+    if as_json:
+        print_json({"user": name})
     print_note(f"user {name!r} has this password now")
 
 
-@user.command("list")
+@user.command("list", short_help="List the users and how each can prove who it is.")
 @json_option
 @connects
 def list_users(as_json: bool, target: Target) -> None:
@@ -67,16 +70,17 @@ def list_users(as_json: bool, target: Target) -> None:
     if as_json:
         print_json([{"user": name, "mechanisms": mechanisms} for name, mechanisms in rows])
     elif rows:
-        print_table(["user", "mechanisms"], [[name, ", ".join(mechanisms)] for name, mechanisms in rows])
+        print_table(["USER", "MECHANISMS"], [[name, ", ".join(mechanisms)] for name, mechanisms in rows])
     else:
         print_note("there are no users; `martlet user add NAME` makes one")
 
 
-@user.command("delete")
+@user.command("delete", short_help="Delete a user and end its connections.")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Delete without asking.")
+@json_option
 @connects
-def delete(name: str, yes: bool, target: Target) -> None:
+def delete(name: str, yes: bool, as_json: bool, target: Target) -> None:
     """Delete the user NAME; its open connections end, its access rules stay."""
     if not yes:
         confirm_deletion(f"Delete user {name!r}?")
@@ -91,4 +95,6 @@ def delete(name: str, yes: bool, target: Target) -> None:
         await admin.delete_user(found[0])
 
     run_with_cluster(target, work)
+    if as_json:
+        print_json({"user": name})
     print_note(f"user {name!r} is gone")

@@ -196,3 +196,25 @@ def test_help_needs_less_than_a_third_of_a_second(arguments: list[str]) -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         taken.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
     assert min(taken) < 0.3
+
+
+def verbs(*above: str) -> list[tuple[str, ...]]:
+    """Every command line of names that ends in a verb, groups opened up."""
+    shown = martlet(*above, "--help").stdout.partition("\nCommands:\n")[2].partition("\n\n")[0]
+    below = [line.split()[0] for line in shown.splitlines() if line[:3].strip()]
+    return [found for name in below for found in verbs(*above, name)] or [above]
+
+
+def test_no_line_of_help_about_a_command_is_cut_short() -> None:
+    groups = {verb[:-1] for verb in verbs() if len(verb) > 1} | {()}
+    assert len(groups) > 10
+    for group in sorted(groups):
+        commands = martlet(*group, "--help").stdout.partition("\nCommands:\n")[2]
+        assert [line for line in commands.splitlines() if line.endswith("...")] == [], group
+
+
+def test_every_verb_that_a_program_may_read_prints_json() -> None:
+    for_people = {("up",), ("broker",), ("completion",), ("topic", "export")}
+    for_people |= {("profile", verb) for verb in ("create", "use", "delete")}
+    without = {verb for verb in verbs() if "--json" not in martlet(*verb, "--help").stdout}
+    assert without == for_people, "topic export prints JSON anyway"
