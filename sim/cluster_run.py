@@ -242,8 +242,12 @@ class ClusterRun:
             violations.append(f"stuck: {error}")
         self.is_over = True
         if not violations:
-            violations += [str(violation) for violation in self.clients.history.judge()]
+            violations += self._judge()
         return self._outcome()
+
+    def _judge(self) -> list[str]:
+        """What is wrong with what clients were answered and given."""
+        return [str(violation) for violation in self.clients.history.judge()]
 
     def _wait(self, condition: Callable[[], bool], within_ms: int, failure: str) -> bool:
         violations = self.ghost.violations
@@ -292,6 +296,13 @@ class ClusterRun:
         # A position committed last may have met a set that has changed since.
         if not self._wait(self._is_whole, HEAL_WITHIN_MS, "SIM-2: an in-sync set is not full again"):
             return
+        self._check_leftovers()
+        if self.clients.history.acknowledged_count < ACKNOWLEDGED_MIN:
+            count = self.clients.history.acknowledged_count
+            self.ghost.violations.append(f"idle: only {count} messages were acknowledged")
+
+    def _check_leftovers(self) -> None:
+        """All is quiet: copies are equal, and no broker keeps what it does not need."""
         self.ghost.check_all_equal()
         for host in self.brokers.values():
             tasks = host.loop.describe_tasks() if host.loop is not None else []
@@ -299,9 +310,6 @@ class ClusterRun:
             if len(tasks) > _TASKS_PER_BROKER_MAX or connections > _CONNECTIONS_PER_BROKER_MAX:
                 text = f"SIM-5: {host.name} has {connections} connections and {len(tasks)} tasks: {tasks}"
                 self.ghost.violations.append(text)
-        if self.clients.history.acknowledged_count < ACKNOWLEDGED_MIN:
-            count = self.clients.history.acknowledged_count
-            self.ghost.violations.append(f"idle: only {count} messages were acknowledged")
 
     def _has_leaders(self) -> bool:
         store = self.ghost.store
@@ -344,12 +352,17 @@ def now_ms() -> int:
 
 def run_seed(seed: int, *, keep_trace: bool = False) -> Outcome:
     """One whole run."""
+    return run_seed_of(ClusterRun, seed, keep_trace=keep_trace)
+
+
+def run_seed_of(kind: type[ClusterRun], seed: int, *, keep_trace: bool = False) -> Outcome:
+    """One whole run of some kind, in a world of its own."""
     # Where packets are slow, brokers learn late what is committed, and more is under way when something dies.
     latency_ms = (2, 2, 20, 150)[SimRandomness(f"network of {seed}").below(4)]
     quality = LinkQuality(latency_ns_min=latency_ms * NS_PER_MS // 20, latency_ns_max=latency_ms * NS_PER_MS)
     with SimWorld(seed, quality=quality, keep_trace=keep_trace) as world:
         _worlds.append(world)
         try:
-            return ClusterRun(world, quality).run()
+            return kind(world, quality).run()
         finally:
             _worlds.pop()

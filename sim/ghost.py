@@ -19,12 +19,14 @@ REP-13 a process that finds a part of its disk gone vouches for none before it, 
    a broker's metadata is what the store held at that revision; REP-15 a group's position is committed and not lost.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from martlet.base.ids import BrokerId, Member, TopicPartition
 from martlet.broker.app import BrokerApp
 from martlet.cluster.keys import partition_key
+from martlet.wire.batch import BatchHeader
+from martlet.wire.records.record import Record
 from sim.host import SimHost
 from sim.leader_checks import LeaderChecks
 from sim.ledger import Ledger, Watched
@@ -50,6 +52,8 @@ class Ghost:
         self.checks = 0
         self.is_rotten: Callable[[BrokerId], bool] = lambda broker: False
         """Whether a copy on this broker is damaged, or has been thrown away for that and is not in sync again."""
+        self.on_committed: Callable[[TopicPartition, BatchHeader, Sequence[Record]], None] = _nothing
+        """Hears of every batch that becomes committed, in each partition's order."""
         self._watched: dict[BrokerId, Watched] = {}
         self._by_loop: dict[int, BrokerId] = {}
         world.scheduler.after_turn = self._turned
@@ -256,3 +260,7 @@ class Ghost:
         """A group's position was answered or acknowledged."""
         if offset > self.committed_end(partition):
             self.report("REP-15", f"a group is at {partition}/{offset}, beyond what is committed")
+
+
+def _nothing(partition: TopicPartition, header: BatchHeader, records: Sequence[Record]) -> None:
+    return None

@@ -44,10 +44,12 @@ class LeaderChecks:
         while number < len(replica.disk.batches) and replica.disk.batches[number].next_offset <= high_watermark:
             batch, header = replica.disk.batches[number], replica.disk.header(number)
             committed.batches.append(batch)
-            for record in replica.disk.records(number):
+            records = replica.disk.records(number)
+            for record in records:
                 committed.values[record.offset] = record.value or b""
                 if partition.topic.startswith("__") and record.key is not None and not header.is_transactional:
                     self._restate(committed, record.key, record.offset, is_deleted=record.value is None)
+            self._ghost.on_committed(partition, header, records)
             self._check_sequence(partition, committed, header)
             number += 1
         replica.verified = max(replica.verified, number)
@@ -72,7 +74,8 @@ class LeaderChecks:
                     self._ghost.report("REP-6", f"{text}{follower.disk.end_offset}")
 
     def _check_sequence(self, partition: TopicPartition, committed: Committed, header: Any) -> None:
-        if header.producer_id < 0:
+        # Markers, and offsets that a coordinator stores for a producer, have no sequence.
+        if header.producer_id < 0 or header.base_sequence < 0:
             return
         producer = header.producer_id, header.producer_epoch
         expected = committed.sequences.get(producer, 0)

@@ -1,4 +1,4 @@
-"""The guards of replication taken away one at a time: the simulator must find each out, or it proves nothing.
+"""The guards of replication and transactions taken away one by one: the simulator must find each, or it proves nothing.
 
 `python -m sim.mutations --seeds 2000` says at which seed each one is found, and by which invariant. Every
 mutation is a function that patches the brokers' code; nothing in the package knows of them.
@@ -15,19 +15,25 @@ from typing import Any, NamedTuple
 import pytest
 
 from martlet.base.ids import BrokerId, Incarnation, Member
-from martlet.broker.coordinators import shard_snapshots
+from martlet.broker.coordinators import marker_writing, shard_snapshots
 from martlet.broker.membership.membership import Membership
 from martlet.broker.parked import consumer_fetch, replica_fetch
 from martlet.broker.parked.produce import WaitingProduce
+from martlet.broker.parked.transaction_leave import Leave, LeaveQuestion
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.refused_batches import RefusedBatches
 from martlet.cluster import controller_decisions, reassignment, replica_decisions, resignation
 from martlet.cluster.records import PartitionRecord
 from martlet.cluster.store import Change
+from martlet.coordinator.shard import Shard
+from martlet.groups.offsets.pending import PendingOffsets
+from martlet.log.aborted_index import AbortedIndex, AbortedTransaction
+from martlet.log.partition_log import PartitionLog
 from martlet.replication.in_sync import Proposed, Settled
 from martlet.replication.leader import LeaderReplica
-from sim.cluster_run import run_seed
+from sim import cluster_run, transactions_run
+from sim.cluster_run import Outcome
 from sim.host import HostDisk
 from sim.remote_store import RemoteStore
 
@@ -185,6 +191,74 @@ def starting_at_a_snapshot_that_is_not_committed(patch: pytest.MonkeyPatch) -> N
     patch.setattr(shard_snapshots, "wait_committed", wait_committed)
 
 
+# --- of transactions
+
+
+def last_stable_offset_is_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PartitionLog, "last_stable_offset", property(lambda self: self.high_watermark))
+
+
+def markers_from_any_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A marker that comes late ends whatever the producer has open then (TXN-4)."""
+    patch.setattr(marker_writing, "check_marker", lambda producers, marker: None)
+
+
+def markers_before_the_decision_is_stored(patch: pytest.MonkeyPatch) -> None:
+    """Effects start when their records are appended, not when they are committed (TXN-3, SHARD-4)."""
+    original = Shard._respond
+
+    def respond(self: Shard[Any], done: Any, response: object) -> None:
+        if done == self._start_effect:
+            self._start_effect(response)
+        else:
+            original(self, done, response)
+
+    patch.setattr(Shard, "_respond", respond)
+
+
+def offsets_in_transactions_count_at_once(patch: pytest.MonkeyPatch) -> None:
+    def decide(self: PendingOffsets, producer_id: int, *, is_commit: bool) -> list[Any]:
+        return original(self, producer_id, is_commit=True)
+
+    original = PendingOffsets.decide
+    patch.setattr(PendingOffsets, "decide", decide)
+
+
+def no_question_before_a_transaction_begins(patch: pytest.MonkeyPatch) -> None:
+    """Batches are taken although the coordinator does not know that the partition is in the transaction."""
+
+    async def ask(self: LeaveQuestion, broker: Any) -> Leave:
+        return Leave(self._guards, self._refusals)
+
+    patch.setattr(LeaveQuestion, "ask", ask)
+
+
+def aborted_index_not_made_again(patch: pytest.MonkeyPatch) -> None:
+    """What a start reads back from the log leaves the index of aborted transactions as it is."""
+    is_adding = [False]
+    append = PartitionLog.append
+    append_as_is = PartitionLog.append_as_is
+
+    def adding(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            is_adding[0] = True
+            try:
+                return original(*arguments, **options)
+            finally:
+                is_adding[0] = False
+
+        return call
+
+    def add(self: AbortedIndex, aborted: AbortedTransaction) -> None:
+        if is_adding[0]:
+            added(self, aborted)
+
+    added = AbortedIndex.add
+    patch.setattr(PartitionLog, "append", adding(append))
+    patch.setattr(PartitionLog, "append_as_is", adding(append_as_is))
+    patch.setattr(AbortedIndex, "add", add)
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     acknowledge_before_the_high_watermark,
     high_watermark_by_the_committed_set,
@@ -206,6 +280,17 @@ MUTATIONS: tuple[Mutation, ...] = (
 )
 
 
+TRANSACTION_MUTATIONS: tuple[Mutation, ...] = (
+    last_stable_offset_is_the_high_watermark,
+    markers_from_any_epoch,
+    markers_before_the_decision_is_stored,
+    offsets_in_transactions_count_at_once,
+    no_question_before_a_transaction_begins,
+    aborted_index_not_made_again,
+)
+"""Found by the runs with transactions."""
+
+
 class Found(NamedTuple):
     """Where a mutation was found out, if it was."""
 
@@ -218,17 +303,22 @@ def run_mutated(mutation: Mutation, seed: int) -> list[str]:
     """The violations of one seed with that guard taken away."""
     with pytest.MonkeyPatch.context() as patch:
         mutation(patch)
-        return run_seed(seed).violations
+        return _run_of(mutation)(seed).violations
+
+
+def _run_of(mutation: Mutation) -> Callable[[int], Outcome]:
+    """The kind of run that would notice."""
+    return transactions_run.run_seed if mutation in TRANSACTION_MUTATIONS else cluster_run.run_seed
 
 
 def find(name: str, first: int, count: int) -> Found:
     """The first seed that notices that this guard is missing."""
     logging.disable(logging.CRITICAL)
-    mutation = next(one for one in MUTATIONS if one.__name__ == name)
+    mutation = next(one for one in (*MUTATIONS, *TRANSACTION_MUTATIONS) if one.__name__ == name)
     for seed in range(first, first + count):
         violations = run_mutated(mutation, seed)
         # A seed that fails without the mutation as well says nothing about it.
-        if violations and not run_seed(seed).violations:
+        if violations and not _run_of(mutation)(seed).violations:
             return Found(name, seed, violations[0])
     return Found(name, None, "")
 
@@ -240,7 +330,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes at once; 2 by default")
     parser.add_argument("--only", default="", help="a part of the mutation's name")
     asked = parser.parse_args(arguments)
-    names = [mutation.__name__ for mutation in MUTATIONS if asked.only in mutation.__name__]
+    names = [mutation.__name__ for mutation in (*MUTATIONS, *TRANSACTION_MUTATIONS) if asked.only in mutation.__name__]
     missed = 0
     with ProcessPoolExecutor(asked.jobs) as pool:
         searches = [pool.submit(find, name, asked.first, asked.seeds) for name in names]
