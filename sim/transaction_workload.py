@@ -45,6 +45,7 @@ _TRANSACTIONAL: Final = TransactionalOptions(timeout_ms=TIMEOUT_MS, producing=_P
 _READ_BYTES_MAX: Final = 1 << 20
 _INPUTS_AT_ONCE: Final = 4
 _INPUTS_IN_THE_END: Final = 12
+_INPUTS_MIN: Final = 20
 _PERCENT_ABORTED: Final = 20
 _PERCENT_LEFT: Final = 5
 _REST_MS: Final = 3_000
@@ -103,23 +104,34 @@ class TransactionClients:
     async def fill(self, host: SimHost) -> None:
         """Put messages into the source, then find out where it ends."""
         draws = self.world.randomness.stream("filler")
-        async with aclosing(self.cluster(host)) as cluster:
-            async with Producer(cluster, _PRODUCING, host.clock) as producer:
-                while self.world.now_ms < self.sending_until_ms:
-                    for _ in range(1 + draws.below(4)):
-                        partition = draws.below(self.partitions)
-                        try:
-                            await producer.send(SOURCE, b"input", partition=partition)
-                        except (ApiError, ClientError):
-                            continue
-                    await asyncio.sleep(draws.below(1_200) / 1000)
-            while True:
+        async with (
+            aclosing(self.cluster(host)) as cluster,
+            Producer(cluster, _PRODUCING, host.clock) as producer,
+        ):
+            ends: dict[TopicPartition, int] = {}
+            while self.world.now_ms < self.sending_until_ms or sum(ends.values()) < _INPUTS_MIN:
                 try:
-                    found = await list_offsets(cluster, dict.fromkeys(self.sources, LATEST))
-                    break
+                    for _ in range(1 + draws.below(4)):
+                        await producer.send(SOURCE, b"input", partition=draws.below(self.partitions))
+                    if self.world.now_ms >= self.sending_until_ms:
+                        await producer.flush()
+                        found = await list_offsets(cluster, dict.fromkeys(self.sources, LATEST))
+                        ends = {partition: entry.offset for partition, entry in found.items()}
                 except (ApiError, ClientError):
-                    await asyncio.sleep(0.5)
-        self.ends = {partition: entry.offset for partition, entry in found.items()}
+                    continue
+                finally:
+                    await asyncio.sleep(draws.below(1_200) / 1000)
+        await self._find_ends(host)
+
+    async def _find_ends(self, host: SimHost) -> None:
+        """No message comes any more: see where the source ends."""
+        while not self.ends:
+            try:
+                async with aclosing(self.cluster(host)) as cluster:
+                    found = await list_offsets(cluster, dict.fromkeys(self.sources, LATEST))
+                    self.ends = {partition: entry.offset for partition, entry in found.items()}
+            except (ApiError, ClientError):
+                await asyncio.sleep(0.5)
 
     # --- carriers
 

@@ -27,6 +27,10 @@ _COMMANDS: Final = {
     "receive": ("martlet.cli.receive:receive", "Receive messages of a subscription, print and settle them."),
     "sub": ("martlet.cli.sub:sub", "Create subscriptions (work queues), look into them, pause, move and delete them."),
     "group": ("martlet.cli.group:group", "List groups, show their members and lag, reset and delete them."),
+    "transaction": (
+        "martlet.cli.transaction:transaction",
+        "List transactions, show what one has open, find hanging ones, abort.",
+    ),
     "pipeline": ("martlet.cli.pipeline:pipeline", "Run data pipelines on Spark, see how they do, stop them."),
     "partition": ("martlet.cli.partition:partition", "Show where partitions lie, move them, and elect their leaders."),
     "log": ("martlet.cli.log:log", "Check messages at rest for damage, and repair what is damaged."),

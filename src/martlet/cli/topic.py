@@ -167,9 +167,12 @@ def describe(name: str, as_json: bool, target: Target) -> None:
         }
     )
     click.echo()
+    # Only where open transactions hide something from readers of committed data.
+    holds_back = any(content.held_back for content in report.partitions)
     print_table(
-        ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "FIRST", "END", "MESSAGES", "SIZE"],
-        [_content_row(content) for content in report.partitions],
+        ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "FIRST", "END", "MESSAGES", "SIZE"]
+        + ["HELD BACK"] * holds_back,
+        [[*_content_row(content), *[content.held_back] * holds_back] for content in report.partitions],
     )
 
 

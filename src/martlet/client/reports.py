@@ -16,7 +16,7 @@ from martlet.client.admin import Admin, ConfigSource, ResourceType
 from martlet.client.cluster import Cluster
 from martlet.client.cluster_admin import BrokerState, ClusterAdmin, Move
 from martlet.client.metadata import PartitionInfo, TopicInfo
-from martlet.client.offsets import offset_ranges
+from martlet.client.offsets import LATEST, list_offsets, offset_ranges
 
 _MINIMUM_CONFIG: Final = "min.insync.replicas"
 _TOPICS_WITH_MINIMUM_MAX: Final = 200
@@ -218,6 +218,15 @@ class PartitionContent:
     offsets: range | None
     size_bytes: int | None
     """On its leader's disk."""
+    stable_offset: int | None = None
+    """Up to here readers of committed data see."""
+
+    @property
+    def held_back(self) -> int:
+        """How many offsets open transactions hide from readers of committed data."""
+        if self.offsets is None or self.stable_offset is None:
+            return 0
+        return max(0, self.offsets.stop - self.stable_offset)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -228,6 +237,7 @@ class PartitionContent:
             "in_sync": list(self.info.in_sync),
             "first_offset": None if self.offsets is None else self.offsets.start,
             "end_offset": None if self.offsets is None else self.offsets.stop,
+            "stable_offset": self.stable_offset,
             "size_bytes": self.size_bytes,
         }
 
@@ -255,13 +265,20 @@ async def topic_report(cluster: Cluster, name: str) -> TopicReport:
     entries = await admin.configs(ResourceType.TOPIC, name)
     led = [TopicPartition(name, partition.index) for partition in info.partitions.values() if partition.leader >= 0]
     ranges = await offset_ranges(cluster, led)
+    stable = await list_offsets(cluster, dict.fromkeys(led, LATEST), read_committed=True)
     sizes = await _sizes_at_leaders(admin, info)
     return TopicReport(
         summary=TopicSummary(info),
         configs={entry.name: entry.value for entry in entries if entry.source is ConfigSource.TOPIC},
         partitions=tuple(
-            PartitionContent(partition, ranges.get(TopicPartition(name, partition.index)), sizes.get(partition.index))
+            PartitionContent(
+                partition,
+                ranges.get(place),
+                sizes.get(partition.index),
+                stable[place].offset if place in stable else None,
+            )
             for partition in info.partitions.values()
+            for place in [TopicPartition(name, partition.index)]
         ),
     )
 

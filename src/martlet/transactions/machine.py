@@ -204,6 +204,11 @@ class TransactionsMachine:
             counts[stored.state] += 1
         return counts
 
+    def oldest_age_ms(self, now_ms: int) -> int:
+        """How long the oldest transaction without an end has been open; 0 when there is none."""
+        began = (stored.started_at_ms for stored in self.table.all() if not stored.state.is_idle)
+        return max(0, now_ms - min(began, default=now_ms))
+
     # --- time, effects and the log
 
     def on_loaded(self, now_ms: int) -> Result[TransactionRecord]:

@@ -482,6 +482,8 @@ def test_a_list_shows_what_passes_its_filters() -> None:
     assert listed(TransactionFilter(older_than_ms=9)) == ["open"]
     assert listed(TransactionFilter(older_than_ms=10)) == []
     assert bench.machine.statistics()[TransactionState.ONGOING] == 1
+    assert bench.machine.oldest_age_ms(bench.now_ms) == 10
+    assert TransactionBench().machine.oldest_age_ms(bench.now_ms) == 0
 
 
 def test_states_have_the_names_that_tools_print() -> None:

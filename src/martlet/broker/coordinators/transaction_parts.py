@@ -81,5 +81,5 @@ def make_transactions(
     topic = transactions_topic(settings, image, admin)
     host = CoordinatorHost(kind, topic, shared.partitions, shared.clock, shared.metrics, shared.fail)
     coordinator = TransactionCoordinator(host, ids, completions)
-    watch_transactions(host, shared.metrics)
+    watch_transactions(host, shared.metrics, shared.clock)
     return TransactionServices(ids, coordinator, TransactionQuestions(me, coordinator, peers), markers, sender, peers)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from martlet.base.clock import Clock
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.broker.administration.producer_ids import ProducerIdPool
@@ -214,8 +215,8 @@ class TransactionCoordinator:
         return stored is not None and stored.state.is_prepared
 
 
-def watch_transactions(host: TransactionHost, metrics: BrokerMetrics) -> None:
-    """Export how many transactional ids there are, and what is not served."""
+def watch_transactions(host: TransactionHost, metrics: BrokerMetrics, clock: Clock) -> None:
+    """Export how many transactional ids there are, how old the oldest transaction is, and what is not served."""
 
     def by_state() -> Iterable[tuple[tuple[str, ...], float]]:
         counts: Counter[str] = Counter()
@@ -223,6 +224,15 @@ def watch_transactions(host: TransactionHost, metrics: BrokerMetrics) -> None:
             counts.update({state.label: count for state, count in machine.statistics().items() if count})
         return sorted(((label,), float(count)) for label, count in counts.items())
 
+    def oldest_seconds() -> float:
+        now_ms = clock.now_ms()
+        return max((machine.oldest_age_ms(now_ms) for machine in host.machines()), default=0) / 1_000
+
+    metrics.watch(
+        "martlet_oldest_transaction_seconds",
+        "How long the oldest transaction coordinated here has been without an end.",
+        oldest_seconds,
+    )
     metrics.watch_table("martlet_transactions", "Transactional ids coordinated here.", ("state",), by_state)
     metrics.watch(
         "martlet_unserved_transaction_partitions",

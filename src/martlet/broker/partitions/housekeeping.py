@@ -16,6 +16,7 @@ from typing import Final
 from martlet.base.clock import Clock
 from martlet.base.errors import LogDamaged, StorageFailure
 from martlet.broker.ground.settings import BrokerSettings
+from martlet.broker.partitions.held_readers import LOOK_EVERY_MS, HeldReaders
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.scrubbing import Scrubber
@@ -53,6 +54,7 @@ class Housekeeping:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="martlet-housekeeping")
         self._tasks: list[asyncio.Task[None]] = []
         self._scrubber = Scrubber(settings, clock, partitions, metrics, self._in_worker)
+        self._held_readers = HeldReaders(partitions, clock, metrics, settings.transaction_max_timeout_ms)
 
     def start(self) -> None:
         """Begin every duty."""
@@ -62,6 +64,7 @@ class Housekeeping:
         self._every(settings.retention_check_interval_ms, self.apply_retention)
         self._every(self._compaction_pause_ms, self.compact)
         self._every(_DISK_CHECK_MS, self.watch_disk)
+        self._every(LOOK_EVERY_MS, self.watch_readers)
         if settings.scrub_bytes_per_second:
             self._every(_SCRUB_MS, self._scrubber.scrub)
 
@@ -109,6 +112,10 @@ class Housekeeping:
             if not partition.offline and partition.log.options.compact:
                 with self._contained(partition, "compaction"):
                     await self._compact(partition)
+
+    async def watch_readers(self) -> None:
+        """See for whom readers of committed data wait."""
+        self._held_readers.look()
 
     async def watch_disk(self) -> None:
         """See how much space there is; when there is some again, make what there was none for."""
