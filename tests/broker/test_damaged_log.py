@@ -7,12 +7,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from martlet.base.errors import ErrorCode
+from martlet.wire.batch import iterate_batches
+from martlet.wire.fetch import FetchPartition, FetchPartitionResult
 from tests.broker.broker_process import BrokerProcess
 from tests.broker.group_requests import commit, committed
 from tests.broker.raw_client import RawClient
-from tests.broker.requests import create_topic, fetch_one, publish_values, read_all, records_of, values_of
+from tests.broker.requests import (
+    create_topic,
+    fetch_one,
+    fetch_request,
+    publish_values,
+    read_all,
+    records_of,
+    values_of,
+)
 from tests.broker.scrape import scrape, wait_until
 
 _COUNT = 200
@@ -46,6 +57,40 @@ def test_only_the_damaged_place_of_a_sole_copy_is_refused(
         assert [value[:3] for value in after if value] == [b"%03d" % number for number in range(51, _COUNT)]
         publish_values(client, topic, b"goes on")
         assert scrape(process.operations_url)["martlet_damaged_reads_total"] == 1
+
+
+def test_readers_that_wait_for_a_decision_that_is_damaged_get_an_error(
+    make_process: Callable[..., BrokerProcess],
+) -> None:
+    process = make_process(checkpoint_interval_ms=50)
+    with RawClient(process.address) as client:
+        topic = create_topic(client)
+    producer = Producer({"bootstrap.servers": process.address, "transactional.id": "paying", "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"paid", partition=0)
+    producer.commit_transaction(30)
+    with RawClient(process.address) as client:
+        wait_until(lambda: publish_values(client, topic, b"later") > 1, "the marker")
+        result = _read_committed(client, topic, 0)
+        assert (result.error_code, result.last_stable_offset) == (ErrorCode.NONE, result.high_watermark)
+    time.sleep(0.5)  # so that the recovery point is at the end
+    process.kill()
+    [file] = Path(process.data).rglob(f"{topic}-0/*.log")
+    content = bytearray(file.read_bytes())
+    marker = next(position for position, header in iterate_batches(content) if header.is_control)
+    content[marker + 16] = 1  # no batch begins like this
+    file.write_bytes(content)
+    process.start()
+    with RawClient(process.address) as client:
+        assert values_of(records_of(fetch_one(client, topic)))[:1] == [b"paid"]
+        assert _read_committed(client, topic, 0).error_code == ErrorCode.CORRUPT_MESSAGE
+        assert scrape(process.operations_url)["martlet_damaged_partitions"] == 1
+
+
+def _read_committed(client: RawClient, topic: str, offset: int) -> FetchPartitionResult:
+    request = fetch_request(topic, FetchPartition(0, fetch_offset=offset))._replace(isolation_level=1)
+    return client.fetch(request).topics[0].partitions[0]
 
 
 def test_damage_is_found_in_the_background(make_process: Callable[..., BrokerProcess]) -> None:

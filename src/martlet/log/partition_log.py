@@ -426,6 +426,16 @@ class PartitionLog:
         """
         return self._replay.aborted_transactions(from_offset, to_offset)
 
+    def lost_decision(self) -> LogDamaged | None:
+        """Damage that may hold the marker for which readers of committed data wait, if they wait for one."""
+        waits_at = self.last_stable_offset
+        if waits_at < self.high_watermark:
+            for segment in self.segments.from_offset(waits_at):
+                for damage in segment.trust.damage:
+                    if damage.first_offset < self.high_watermark and damage.next_offset > waits_at:
+                        return segment.trust.error(damage)
+        return None
+
     # Time.
 
     def times_below(self, end_offset: int) -> TimestampSearch:

@@ -79,8 +79,17 @@ class ConsumerReads:
             if nearer is not None:
                 attempt.complete = True
                 return answer._replace(preferred_read_replica=nearer)
-        attempt.include(partition, asked, watermarks.readable_end(isolation))
+        readable_end = watermarks.readable_end(isolation)
+        if isolation != READ_UNCOMMITTED and asked.fetch_offset >= readable_end:
+            self._check_decidable(partition)
+        attempt.include(partition, asked, readable_end)
         return answer
+
+    def _check_decidable(self, partition: Partition) -> None:
+        """A reader that waits for a transaction's end which is damaged may wait for ever: it gets an error."""
+        damage = partition.log.lost_decision()
+        if damage is not None:
+            raise ApiError(self._broker.partitions.damage.read_failed(partition, damage))
 
     def changes(self, partition: Partition) -> ChangeWaiters:
         return partition.watermarks.readers
