@@ -413,6 +413,9 @@ class BrokerApp:
         await partitions.flusher.flush_all(partitions.open_partitions())
         await partitions.flusher.aclose()
         partitions.readers.close()
+        for partition in partitions.open_partitions():
+            if partition.features is not None:
+                partition.features.close()
         try:
             logs.close(clean=self._failure is None)
         except DiskFull as error:

@@ -31,6 +31,9 @@ from martlet.configs.group_rows import GROUP_BROKER_ROWS, GROUP_ROWS
 
 FLUSH_MODES: Final = ("auto", "commit", "interval", "messages", "never")
 
+QUEUE_FEATURES: Final = ("delay", "expiry", "priority", "key-order", "filter")
+"""What a topic may have its queues look for."""
+
 _BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
 _DOUBLE, _LIST, _STRING = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.STRING
 _NO_EFFECT, _REFUSED = Effect.NONE, Effect.REFUSED
@@ -114,10 +117,19 @@ _TOPIC_ROWS: Final = (
         "pairs, or * for all.",
     ),
     _Row(
+        "martlet.delay.max.ms", "martlet.delay.max.ms", _LONG, 366 * _DAY_MS, between(1),
+        "How long a message may be delayed at most, where martlet.queue.features has delay; a longer delay is refused.",
+    ),
+    _Row(
         "martlet.flush", "martlet.flush", _STRING, "auto", one_of(*FLUSH_MODES),
         "When messages are forced to the device: before each acknowledgement (commit), every flush.ms (interval), "
         "every flush.messages (messages), when the system likes (never), or as replication allows (auto): commit for "
         "a single replica, interval for several.",
+    ),
+    _Row(
+        "martlet.queue.features", "", _LIST, "", any_of(*QUEUE_FEATURES),
+        "What queues look for in the headers of this topic's messages: delay, expiry, priority, key-order, filter. "
+        "Headers of ours that make no sense are refused where this is set; empty leaves messages unopened.",
     ),
     _Row(
         "max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", _LONG, LONG_MAX, between(1),

@@ -97,7 +97,7 @@ class LogDirectory:
     """Owns the logs of one directory from `open` to `close`."""
 
     def __init__(self, disk: Disk, path: str, options: LogOptions) -> None:
-        self._disk = disk
+        self.disk = disk
         self.path = path
         self._options = options
         self._logs: dict[TopicPartition, PartitionLog] = {}
@@ -130,7 +130,7 @@ class LogDirectory:
 
         `epoch_max_for` tells the greatest leader epoch that a partition has had, when the topic id is that of its log.
         """
-        disk, path = self._disk, self.path
+        disk, path = self.disk, self.path
         _make_durable_directory(disk, path)
         marker = f"{path}/{CLEAN_SHUTDOWN}"
         self.started_clean = disk.exists(marker)
@@ -183,7 +183,7 @@ class LogDirectory:
 
     def loss_is_known(self) -> None:
         """The cluster knows that something of these logs is missing, if it is."""
-        self._disk.remove(f"{self.path}/{LOSS_FOUND}")
+        self.disk.remove(f"{self.path}/{LOSS_FOUND}")
 
     def get(self, partition: TopicPartition) -> PartitionLog | None:
         return self._logs.get(partition)
@@ -200,7 +200,7 @@ class LogDirectory:
         """A new, empty log; raises ApiError(INVALID_TOPIC_EXCEPTION) for a name no directory can have."""
         invariant(partition not in self._logs and partition not in self.failures, f"{partition} has no log yet")
         log = PartitionLog.open(
-            self._disk,
+            self.disk,
             f"{self.path}/{partition_directory(partition)}",
             options or self._options,
             partition=partition,
@@ -230,7 +230,7 @@ class LogDirectory:
         """Remove the files of deleted logs; blocks, and may run in a thread. Returns how many logs that were."""
         count = 0
         while self._deleted:
-            self._disk.remove_tree(self._deleted[-1])
+            self.disk.remove_tree(self._deleted[-1])
             self._removed.append(self._deleted.pop().rpartition("/")[2])
             count += 1
         return count
@@ -240,7 +240,7 @@ class LogDirectory:
         tickets: list[tuple[PartitionLog, CheckpointTicket]] = []
         while self._removed:
             self._asides.discard(self._removed.pop())
-        checkpoint = DirectoryCheckpoint(self._disk, self.path, tickets, {}, {}, {}, {}, sorted(self._asides))
+        checkpoint = DirectoryCheckpoint(self.disk, self.path, tickets, {}, {}, {}, {}, sorted(self._asides))
         for partition, known in self._set_aside.items():
             if known.recovery_point is not None:
                 _note_offsets(checkpoint, partition, known)
@@ -292,7 +292,7 @@ class LogDirectory:
                 failed[partition] = error
         self.checkpoint()
         if not failed:
-            self._disk.replace_file(f"{self.path}/{CLEAN_SHUTDOWN}", b"")
+            self.disk.replace_file(f"{self.path}/{CLEAN_SHUTDOWN}", b"")
         self._logs.clear()
         self.failures = failed
 
@@ -318,25 +318,25 @@ class LogDirectory:
     def _move_aside(self, partition: TopicPartition, suffix: str) -> str | None:
         directory = f"{self.path}/{partition_directory(partition)}"
         # Whatever it is now: what cannot be opened is in the way of another directory of that name, too.
-        if partition_directory(partition) not in (name for name, _, _ in self._disk.list_directory(self.path)):
+        if partition_directory(partition) not in (name for name, _, _ in self.disk.list_directory(self.path)):
             return None
         number = 0
         # A name that the checkpoints know, be it of a directory that is gone, would tell the next start nothing new.
-        while (name := aside_directory(partition, f"{number:08x}", suffix)) in self._noted or self._disk.exists(
+        while (name := aside_directory(partition, f"{number:08x}", suffix)) in self._noted or self.disk.exists(
             f"{self.path}/{name}"
         ):
             number += 1
         target = f"{self.path}/{name}"
         self._asides.add(name)
-        self._disk.rename(directory, target)
-        self._disk.sync_directory(self.path)
+        self.disk.rename(directory, target)
+        self.disk.sync_directory(self.path)
         return target
 
     def _open_log(self, partition: TopicPartition, options: LogOptions, checkpoint: LogCheckpoint, now_ms: int) -> None:
         directory = f"{self.path}/{partition_directory(partition)}"
         open_it = partial(
             PartitionLog.open,
-            self._disk,
+            self.disk,
             directory,
             options,
             partition=partition,
@@ -357,11 +357,11 @@ class LogDirectory:
             self._set_aside[partition] = checkpoint
             if checkpoint.recovery_point is None and not isinstance(error, DiskFull):
                 # The next start will find a checkpoint without this partition, which must not mean "nothing flushed".
-                self._disk.replace_file(f"{directory}/{RECOVERY_FLOOR}", b"unknown\n")
+                self.disk.replace_file(f"{directory}/{RECOVERY_FLOOR}", b"unknown\n")
 
     def _note_loss(self) -> None:
         if not self._has_mended:
-            self._disk.replace_file(f"{self.path}/{LOSS_FOUND}", b"")
+            self.disk.replace_file(f"{self.path}/{LOSS_FOUND}", b"")
             self._has_mended = True
 
 

@@ -116,17 +116,37 @@ class DelayIndex:
         self.stored_end = self.covered_end
         self._write_list()
 
+    def missed(self, end: int) -> None:
+        """The log was not looked at from `covered_end` to here: that part is missing now."""
+        if end > self.covered_end:
+            self.flush()
+            self.missing.append(Coverage(self.covered_end, end))
+            self.covered_end = self.stored_end = end
+            self._write_list()
+
     def restore(self, part: Coverage, entries: Iterable[Entry]) -> None:
-        """The delayed messages of a part of the log that was missing."""
-        invariant(part in self.missing, "only a part that is missing is restored")
+        """The delayed messages of a part of the log that was missing, or of the beginning of one."""
+        whole = next((missing for missing in self.missing if missing.first == part.first), None)
+        invariant(whole is not None and part.end <= whole.end, "only a part that is missing is restored")
         found = sorted(entries)
         for entry in found:
             if self._near_from < entry[0] <= self._near_to:
                 insort(self._near, entry)
         if found:
             self._write_run(found, part)
-        self.missing.remove(part)
+        if whole is not None:
+            self.missing.remove(whole)
+            if part.end < whole.end:
+                self.missing.append(Coverage(part.end, whole.end))
         self._write_list()
+
+    def log_begins_at(self, offset: int) -> None:
+        """What lies before this offset is no longer in the log."""
+        gone = [run for run in self._runs if run.coverage.end <= offset]
+        missing = [Coverage(max(part.first, offset), part.end) for part in self.missing if part.end > offset]
+        if gone or missing != self.missing:
+            self.missing = missing
+            self._drop(gone)
 
     def truncate(self, end: int) -> None:
         """The log was cut: it ends before this offset now."""

@@ -70,7 +70,7 @@ def _seen(data: bytes, index: RecordIndex, first: int, end: int, look: Look) -> 
         if not count and look.filter is None and not look.has_keys and look.expire_after_ms is None:
             found.append(Seen(offset))
             continue
-        headers = _headers(data, index, header_row - count, count)
+        headers = headers_of(data, index, header_row - count, count)
         terms = terms_of(headers, index.timestamps[row])
         key: bytes | None = None
         if not index.null_keys[row]:
@@ -88,7 +88,7 @@ def _value_bytes(index: RecordIndex, row: int) -> int:
     return index.bounds[4 * row + 3] - index.bounds[4 * row + 2]
 
 
-def _headers(data: bytes, index: RecordIndex, first: int, count: int) -> list[tuple[bytes, bytes | None]]:
+def headers_of(data: bytes, index: RecordIndex, first: int, count: int) -> list[tuple[bytes, bytes | None]]:
     bounds, nulls = index.header_bounds, index.header_null_values
     return [
         (

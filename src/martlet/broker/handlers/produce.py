@@ -5,8 +5,8 @@ does not see version 0. v7 zstd, v8 per-record errors, v10 leader hints, v13 top
 - One batch for a partition; a second one in the same request is refused with INVALID_REQUEST.
 - Partitions are independent: one refused batch does not harm the others of the request.
 - Batches are appended as they arrived, inside the receive buffer, before the next request is read; answers wait.
-- Where records must be opened (compacted topics, a bound on old timestamps) or brought into another codec (see
-  `compression.type`), large batches are worked on in a thread, and later requests of the connection wait for it.
+- Where records must be opened (compacted topics, a bound on old timestamps, queue features) or brought into another
+  codec (see `compression.type`), large batches are worked on in a thread, and later requests of the connection wait for it.
 - acks=0 gets no answer; when such a publish fails the connection is closed, which is how the client learns of it.
 - acks=1 is answered when this broker holds the batch (where the policy is `commit`: on its disk); acks=all when it is
   committed, that is when every replica in sync holds it. With one replica that is the same.
@@ -35,6 +35,7 @@ from martlet.log.options import LogOptions
 from martlet.log.recompression import needs_recompression, recompress
 from martlet.log.validation import check_client_batch
 from martlet.observe.metrics import DropReason
+from martlet.queues.publish_look import Delayed
 from martlet.security.rules import Operation
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.batch import HEADER_BYTES, MAGIC, BatchHeader, read_batch_header
@@ -55,6 +56,8 @@ _ACKS_ALL: Final = -1
 LONG_CHECK_BYTES: Final = 16_384
 """A compressed batch from this size on is opened in a thread where it has to be opened at all, and one that is to be
 compressed is compressed there."""
+_MANY_RECORDS_BYTES: Final = 8 * LONG_CHECK_BYTES
+"""From this size on headers of ours in every record take longer to read than the event loop should stand still."""
 _PASSING_REASONS: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -64,8 +67,8 @@ _PASSING_REASONS: Final = (
 )
 """Those that say nothing against the batch: the same bytes may be taken a moment later."""
 
-_Batch = tuple[memoryview, BatchHeader]
-"""A batch as it is to be appended."""
+_Batch = tuple[memoryview, BatchHeader, list[Delayed] | None]
+"""A batch as it is to be appended, and what the topic's features found in it."""
 
 _Checked = dict[int, _Batch | ApiError]
 """Results of checks made beforehand, by the identity of the view of the batch as it came."""
@@ -192,26 +195,31 @@ def _may_take_long(broker: BrokerServices, frame: memoryview) -> bool:
 
 def _needs_long_checks(broker: BrokerServices, request: ProduceRequest) -> bool:
     return any(
-        takes_long(partition.log.options, records)
+        takes_long(partition.log.options, records, is_opened=partition.features is not None)
         for topic in request.topics
         for index, records in topic.partitions
         if records is not None and (partition := _open_partition(broker, topic, index)) is not None
     )
 
 
-def takes_long(options: LogOptions, records: memoryview) -> bool:
-    """Whether checking this batch means (de)compressing much, which must not happen on the event loop."""
+def takes_long(options: LogOptions, records: memoryview, *, is_opened: bool = False) -> bool:
+    """Whether checking this batch means (de)compressing much, which must not happen on the event loop.
+
+    `is_opened` says that its records are looked at for what their topic's queues have to know.
+    """
     if len(records) < HEADER_BYTES:
         return False
     is_large = len(records) >= LONG_CHECK_BYTES
-    if options.compression is None and not (is_large and (options.compact or options.bounds_past_timestamps)):
+    is_many = is_opened and len(records) >= _MANY_RECORDS_BYTES
+    is_opened = is_opened or options.compact or options.bounds_past_timestamps
+    if options.compression is None and not (is_large and is_opened):
         return False
     header = read_batch_header(records)
     is_compressed = header.compression != Compression.NONE
     if needs_recompression(header, options):
         # How much a compressed batch holds is not known before it is opened.
         return is_large or is_compressed
-    return is_large and is_compressed and (options.compact or options.bounds_past_timestamps)
+    return is_many or (is_large and is_compressed and is_opened)
 
 
 def _check_in_thread(broker: BrokerServices, link: Link, request: ProduceRequest, reply: Reply, leave: Leave) -> None:
@@ -247,9 +255,11 @@ def _check(partition: Partition, records: memoryview | None, version: int, now_m
     options = partition.log.options
     header = check_client_batch(records, options, now_ms=now_ms, produce_version=version)
     batch = cast(memoryview, records)
+    features = partition.features
+    delayed = None if features is None else features.check(batch, header, now_ms)
     if options.compression is None or not needs_recompression(header, options):
-        return batch, header
-    return recompress(batch, header, options)
+        return batch, header, delayed
+    return *recompress(batch, header, options), delayed
 
 
 def _try_check(partition: Partition, records: memoryview, version: int, now_ms: int) -> _Batch | ApiError:

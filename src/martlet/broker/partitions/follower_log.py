@@ -75,9 +75,13 @@ class FollowedLog:
             end_offset = log.append_as_is(batches, now_ms=now_ms)
         except StorageFailure as failure:
             if log.end_offset > before:
+                if partition.features is not None:
+                    partition.features.replicated(batches)
                 partition.written(size, log.end_offset - before)
             raise partition.write_failed(failure) from failure
         partition.counters.replica_bytes_in += size
+        if partition.features is not None:
+            partition.features.replicated(batches)
         partition.written(size, end_offset - before)
 
     def commit(self, leader_high_watermark: int) -> None:
@@ -123,5 +127,7 @@ class FollowedLog:
                 # It may be truncated in part: what it knows of producers is older than the rest.
                 partition.close(error)
             raise error from failure
+        if partition.features is not None:
+            partition.features.truncated()
         partition.refused.note_cut(producers, self._log.producers, now_ms)
         partition.watermarks.truncated()

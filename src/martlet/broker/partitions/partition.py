@@ -15,10 +15,12 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from martlet.base.disk import Disk
 from martlet.base.errors import ApiError, DiskFull, ErrorCode, LogDamaged, StorageFailure
 from martlet.base.ids import NO_LEADER_EPOCH, BrokerId, Member, TopicId, TopicPartition
 from martlet.broker.ground.disk_space import DiskSpace
 from martlet.broker.partitions.damage_reports import DamageReports
+from martlet.broker.partitions.delivery_features import DeliveryFeatures
 from martlet.broker.partitions.flush_policy import FlushPolicy, FlushState
 from martlet.broker.partitions.follower_log import FollowedLog
 from martlet.broker.partitions.partition_role import partition_state
@@ -30,6 +32,7 @@ from martlet.cluster.topic_names import is_internal_topic
 from martlet.log.log_slice import Appended
 from martlet.log.partition_log import PartitionLog
 from martlet.observe.metrics import TopicCounters
+from martlet.queues.publish_look import Delayed, TopicDelivery
 from martlet.replication.follower import FollowerReplica
 from martlet.replication.leader import LeaderReplica, ReplicationOptions
 from martlet.wire.batch import BatchHeader
@@ -68,6 +71,7 @@ class Partition:
     __slots__ = (
         "closed_with",
         "counters",
+        "features",
         "flush",
         "followed_log",
         "follower",
@@ -125,6 +129,8 @@ class Partition:
         """What producers will send again, and nothing behind it may overtake."""
         self.guards = TransactionGuards()
         """Who may open a transaction here, while this replica leads."""
+        self.features: DeliveryFeatures | None = None
+        """Where the topic looks at the headers of its messages."""
         self.closed_with: ApiError | None = None
         """Why the replica can no longer be used: its storage failed, its topic was deleted, it was moved away."""
 
@@ -207,10 +213,22 @@ class Partition:
             if self.log.durability.flushed_offset < self.log.end_offset:
                 self.owner.flusher.appended(self)  # it may have to be flushed sooner than was planned
 
+    def take_features(self, topic: TopicDelivery | None, disk: Disk) -> None:
+        """The topic wants this of its messages' headers; None for one that does not look at them."""
+        if self.features is not None and topic is None:
+            self.features.close()
+            self.features = None
+        elif topic is not None and self.features is None:
+            self.features = DeliveryFeatures(self.log, disk, topic)
+        elif topic is not None and self.features is not None and self.features.topic != topic:
+            self.features.take(topic)
+
     def close(self, reason: ApiError) -> None:
         """Serve no request any more; everything that waits is woken to find out why."""
         self.closed_with = reason
         self.watermarks.is_closed = True
+        if self.features is not None:
+            self.features.close(is_kept=False)
         self._end_role()
 
     def _end_role(self) -> None:
@@ -242,8 +260,13 @@ class Partition:
         if not self.has_enough_in_sync and self.leader is not None:
             self.leader.check_enough_in_sync()
 
-    def append(self, records: memoryview, header: BatchHeader, *, now_ms: int) -> Appended:
-        """Append one batch that `check_client_batch` has passed; raises ApiError when it is refused."""
+    def append(
+        self, records: memoryview, header: BatchHeader, delayed: list[Delayed] | None = None, *, now_ms: int
+    ) -> Appended:
+        """Append one batch that `check_client_batch` has passed; raises ApiError when it is refused.
+
+        `delayed` is what the partition's features found in a client's batch.
+        """
         self.check_online()
         if self.leader is None:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -260,8 +283,18 @@ class Partition:
             counters.messages_in += header.record_count
             counters.bytes_in += header.size
             counters.batches_in += 1
+            if self.features is not None:
+                self._looked(records, header, delayed, appended)
             self.written(header.size, header.record_count)
         return appended
+
+    def _looked(
+        self, records: memoryview, header: BatchHeader, delayed: list[Delayed] | None, appended: Appended
+    ) -> None:
+        if self.features is not None and delayed is not None:
+            self.features.appended(delayed, appended.base_offset, appended.last_offset)
+        elif self.features is not None:
+            self.features.appended_own(records, header, appended.base_offset, appended.last_offset)
 
     def written(self, size_bytes: int, message_count: int) -> None:
         """The log has grown by this."""

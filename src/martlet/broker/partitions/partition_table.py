@@ -229,6 +229,7 @@ class PartitionTable:
                 partition.log.update_options(self._topic_settings.log_options(topic))
                 partition.take_policy(self._topic_settings.flush_policy(topic, replica_count))
                 partition.take_replication(self._topic_settings.replication(topic))
+                partition.take_features(self._topic_settings.delivery(topic), self._logs.disk)
 
     # --- what partitions report
 
@@ -344,6 +345,7 @@ class PartitionTable:
         )
         partition = Partition(name, topic.id, log, self._me, policy, counters, self)
         partition.take_replication(self._topic_settings.replication(topic))
+        partition.take_features(self._topic_settings.delivery(topic), self._logs.disk)
         self._hosted[name] = partition
         if log.durability.flushed_offset < log.end_offset:
             self.flusher.flush_soon(partition)

@@ -24,6 +24,8 @@ from martlet.configs.effective import (
     effective_topic_config,
 )
 from martlet.log.options import LogOptions
+from martlet.queues.delivery_terms import DeliveryLimits
+from martlet.queues.publish_look import TopicDelivery
 from martlet.replication.leader import ReplicationOptions
 from martlet.wire.compression import Compression
 
@@ -52,6 +54,7 @@ class _InForce(NamedTuple):
     log: LogOptions
     flush: FlushSettings
     replication: ReplicationOptions
+    delivery: TopicDelivery | None
 
 
 class TopicSettings:
@@ -97,6 +100,10 @@ class TopicSettings:
         """What this topic demands of its followers."""
         return self._settings_of(topic).replication
 
+    def delivery(self, topic: TopicRecord) -> TopicDelivery | None:
+        """What its messages may say of their delivery; None where nothing looks at that."""
+        return self._settings_of(topic).delivery
+
     def options_for(self, partition: TopicPartition) -> LogOptions:
         """Options for a log found on disk; the defaults when its topic is not known."""
         topic = self._image.topic(partition.topic)
@@ -124,7 +131,7 @@ class TopicSettings:
                 read_log_options(config), producer_id_expiration_ms=self.broker_config().number(_PRODUCER_ID_EXPIRATION)
             )
             self.recompresses = self.recompresses or log_options.compression is not None
-            known = _InForce(log_options, read_flush_settings(config), replication)
+            known = _InForce(log_options, read_flush_settings(config), replication, read_delivery(config, log_options))
             self._known[key] = known
         return known
 
@@ -134,6 +141,16 @@ def read_flush_settings(config: EffectiveConfig) -> FlushSettings:
     return FlushSettings(
         config.text("martlet.flush"), max(config.number("flush.ms"), 1), config.number("flush.messages")
     )
+
+
+def read_delivery(config: EffectiveConfig, log: LogOptions) -> TopicDelivery | None:
+    """What the topic asks to look for in headers, and what it allows there."""
+    features = frozenset(config.words("martlet.queue.features"))
+    if not features:
+        return None
+    keeps_all = not log.delete or log.retention_ms < 0
+    limits = DeliveryLimits(config.number("martlet.delay.max.ms"), None if keeps_all else log.retention_ms)
+    return TopicDelivery(features, limits, log.log_append_time)
 
 
 def read_log_options(config: EffectiveConfig) -> LogOptions:
