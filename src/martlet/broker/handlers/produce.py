@@ -6,7 +6,7 @@ does not see version 0. v7 zstd, v8 per-record errors, v10 leader hints, v13 top
 - Partitions are independent: one refused batch does not harm the others of the request.
 - Batches are appended as they arrived, inside the receive buffer, before the next request is read; answers wait.
 - Where records must be opened (compacted topics, a bound on old timestamps, queue features) or brought into another
-  codec (see `compression.type`), large batches are worked on in a thread, and later requests of the connection wait for it.
+  codec (see `compression.type`), large batches are worked on in a thread, and later requests of the connection wait.
 - acks=0 gets no answer; when such a publish fails the connection is closed, which is how the client learns of it.
 - acks=1 is answered when this broker holds the batch (where the policy is `commit`: on its disk); acks=all when it is
   committed, that is when every replica in sync holds it. With one replica that is the same.

@@ -1,4 +1,4 @@
-"""What a replica knows of delayed messages: kept up with the log, cut with it, and read again after whatever happened."""
+"""What a replica knows of delayed messages: kept up with the log, cut with it, read again after whatever happened."""
 
 import pytest
 from sim.disk import SimDisk
