@@ -51,6 +51,8 @@ class DelayIndex:
         self._buffer: list[Entry] = []
         self._near: list[Entry] = []
         self._near_from = self._near_to = -1
+        self._far_due: int | None = None
+        """When the first entry of the buffer behind the near window is due, or _NEVER; None while that is not known."""
         self._serial = 0
         self.covered_end = 0
         """The log has been looked at up to here; what is in the buffer is not on disk yet."""
@@ -100,6 +102,8 @@ class DelayIndex:
         self._buffer.append((due_ms, offset))
         if self._near_from < due_ms <= self._near_to:
             insort(self._near, (due_ms, offset))
+        elif self._far_due is not None and due_ms > self._near_to:
+            self._far_due = min(self._far_due, due_ms)
         self.covered_end = offset + 1
         if len(self._buffer) >= self._run_entries:
             self.flush()
@@ -113,6 +117,7 @@ class DelayIndex:
         if self._buffer:
             self._write_run(sorted(self._buffer), Coverage(self.stored_end, self.covered_end))
             self._buffer = []
+            self._far_due = None
         self.stored_end = self.covered_end
         self._write_list()
 
@@ -151,6 +156,7 @@ class DelayIndex:
     def truncate(self, end: int) -> None:
         """The log was cut: it ends before this offset now."""
         self._buffer = [entry for entry in self._buffer if entry[1] < end]
+        self._far_due = None
         gone = [run for run in self._runs if run.coverage.end > end]
         known_end = min((run.coverage.first for run in gone), default=end)
         self._near = [entry for entry in self._near if entry[1] < min(known_end, end)]
@@ -192,9 +198,10 @@ class DelayIndex:
             if at < len(self._near):
                 return self._near[at][0]
             if after[0] <= self._near_to:
-                far = [self._next_due(run) for run in list(self._runs)]
-                far += [due for due, _ in self._buffer if due > self._near_to]
-                return min((due for due in far if due is not None), default=None)
+                if self._far_due is None:
+                    self._far_due = min((due for due, _ in self._buffer if due > self._near_to), default=_NEVER)
+                far = [due for run in list(self._runs) if (due := self._next_due(run)) is not None]
+                return min(far, default=None) if self._far_due == _NEVER else min((self._far_due, *far))
         return next((due for due, _ in self._merged(after, LAST_OFFSET)), None)
 
     def listed(self, after: Entry, limit: int) -> list[Entry]:
@@ -247,7 +254,7 @@ class DelayIndex:
         return after >= (self._near_from, LAST_OFFSET)
 
     def _begin_near(self, upto_ms: int) -> None:
-        self._near, self._near_from, self._near_to = [], upto_ms, upto_ms
+        self._near, self._near_from, self._near_to, self._far_due = [], upto_ms, upto_ms, None
         for run in list(self._runs):
             try:
                 run.cursor = run.position_after((upto_ms, LAST_OFFSET))
@@ -270,6 +277,7 @@ class DelayIndex:
         more.sort()
         self._near += more
         self._near_to = near_to
+        self._far_due = None
         asked_from = after[0] if after[1] == LAST_OFFSET else after[0] - 1
         keep_from = max(self._near_from, min(now_ms - self._near_ms, asked_from))
         del self._near[: bisect_right(self._near, (keep_from, LAST_OFFSET))]
@@ -322,6 +330,7 @@ class DelayIndex:
         self._disk.replace_file(self._path(_LIST), crc32(body).to_bytes(4, "little") + body)
 
 
+_NEVER: Final = 1 << 63
 _NO_RUN: Final = 0xFFFF_FFFF
 """Stands in the list for a part of the log that has to be read again."""
 

@@ -16,6 +16,7 @@ Proved by: tests/unit/queues/test_frontier.py, tests/properties/test_queue_featu
 """
 
 from collections import deque
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -69,9 +70,11 @@ class Ends:
 class DeliveryOrder:
     """What waits, in the order in which it is handed out."""
 
-    __slots__ = ("_age", "column", "ends", "keys", "overdue", "unseen")
+    __slots__ = ("_age", "_waits", "column", "ends", "keys", "overdue", "unseen")
 
-    def __init__(self, start: int, age_ms: int, keys: KeyOrder | None) -> None:
+    def __init__(self, start: int, age_ms: int, keys: KeyOrder | None, waits: Callable[[int], bool]) -> None:
+        self._waits = waits
+        """Whether a message is in the state to be leased."""
         self.column = PriorityColumn(start)
         self.keys = keys
         self.ends = Ends()
@@ -106,7 +109,7 @@ class DeliveryOrder:
         """A stray was looked at."""
         self.column.set_apart(stray.offset, rank, level)
         has_turn = self.keys is None or key is None or self.keys.enter(stray.offset, key)
-        if stray.cell == WAITING and has_turn:
+        if has_turn and stray.cell == WAITING:
             self.column.give_back(stray.offset)
 
     # --- what the states say
@@ -115,7 +118,7 @@ class DeliveryOrder:
         """These messages of the window were in state `old` and are in state `new`."""
         if new == WAITING:
             for offset in range(first, last + 1):
-                if self.column.knows(offset):
+                if self.column.knows(offset) and not (self.keys is not None and self.keys.is_parked(offset)):
                     self.column.give_back(offset)
             return
         if old == WAITING:
@@ -129,10 +132,10 @@ class DeliveryOrder:
         """A stray is in this state now."""
         offset = stray.offset
         if cell == WAITING:
-            if self.column.is_apart(offset):
-                self.column.give_back(offset)
-            else:
+            if not self.column.is_apart(offset):
                 self.unseen.append(offset)
+            elif self.keys is None or not self.keys.is_parked(offset):
+                self.column.give_back(offset)
         elif cell == BACKING_OFF:
             if not self.column.is_apart(offset) and self.column.knows(offset):
                 self.column.move_apart(offset)
@@ -155,5 +158,5 @@ class DeliveryOrder:
         if self.column.is_apart(offset):
             self.column.forget(offset)
         following = None if self.keys is None else self.keys.finished(offset)
-        if following is not None:
+        if following is not None and self._waits(following):
             self.column.give_back(following)

@@ -101,6 +101,13 @@ class QueueEngine:
 
     # --- looking inside
 
+    def use(self, features: Features | None) -> None:
+        """Go on with these features; what waits is looked at again before it is leased."""
+        self.ledger.watch_with(None)
+        self.frontier = None if features is None else Frontier(self.ledger, features)
+        if self.frontier is not None:
+            self.frontier.begin_loaded()
+
     def look_wanted(self, limit: int) -> tuple[int, int] | None:
         """From which offset to before which the shell should look now; None when there is nothing to look at."""
         if self.frontier is None:

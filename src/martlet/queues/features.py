@@ -1,14 +1,14 @@
 """What a subscription wants of its messages beyond one after the other, and what is seen of a message for that."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from martlet.queues.delay_run import Entry
 from martlet.queues.filters import Filter
 from martlet.queues.key_order import PARKED_MAX
 from martlet.queues.priority import DEFAULT_LEVEL
 
-AGE_MS_DEFAULT = 5_000
+AGE_MS_DEFAULT: Final = 5_000
 
 
 class Schedule(Protocol):

@@ -39,7 +39,7 @@ from martlet.queues.delivery_order import DeliveryOrder
 from martlet.queues.features import Features, Seen
 from martlet.queues.key_order import KeyOrder
 from martlet.queues.ledger import Ledger
-from martlet.queues.priority import DEFAULT_LEVEL, LEVELS
+from martlet.queues.priority import DEFAULT_LEVEL, HELD, LEVELS
 from martlet.queues.releases import Releases
 from martlet.queues.strays import Stray
 
@@ -60,9 +60,19 @@ class Frontier:
     def _new_order(self) -> DeliveryOrder:
         features = self.features
         keys = KeyOrder(features.parked_max) if features.has_key_order else None
-        order = DeliveryOrder(self._ledger.window.start, features.age_ms, keys)
+        order = DeliveryOrder(self._ledger.window.start, features.age_ms, keys, self._waits)
         self._ledger.watch_with(order)
         return order
+
+    def _waits(self, offset: int) -> bool:
+        return self._cell(offset) == WAITING
+
+    def _cell(self, offset: int) -> Cell:
+        """The state of a message; of one outside of window and strays, that of none."""
+        stray, window = self._ledger.strays.get(offset), self._ledger.window
+        if stray is not None:
+            return stray.cell
+        return window.cell(offset) if window.start <= offset < window.frontier else GAP
 
     def begin(self) -> None:
         """The window is empty, at another offset."""
@@ -224,8 +234,13 @@ class Frontier:
             if stray is not None:
                 self._stray_seen(stray, message, rank_of_strays)
             if is_of_column:
-                waits = stray is None and offset >= window.start and window.cell(offset) == WAITING
-                order.column.extend(bytes((self._level(message) if waits else LEVELS,)))
+                cell = GAP if stray is not None or offset < window.start else window.cell(offset)
+                level = LEVELS
+                if cell == WAITING:
+                    level = self._level(message)
+                elif cell == LEASED or cell >= CLOSING:
+                    level = HELD | self._level(message)
+                order.column.extend(bytes((level,)))
 
     def _stray_seen(self, stray: Stray, message: Seen, rank: int | None) -> None:
         if stray.cell not in (WAITING, BACKING_OFF) or self.order.column.is_apart(stray.offset):
@@ -281,12 +296,7 @@ class Frontier:
         return self._end(offset, EXPIRED) or not self._is_out(offset)
 
     def _is_out(self, offset: int) -> bool:
-        stray, window = self._ledger.strays.get(offset), self._ledger.window
-        cell = GAP
-        if stray is not None:
-            cell = stray.cell
-        elif window.start <= offset < window.frontier:
-            cell = window.cell(offset)
+        cell = self._cell(offset)
         return cell == LEASED or cell >= CLOSING  # which may come back when it cannot be stored
 
     def _end(self, offset: int, cell: Cell) -> bool:

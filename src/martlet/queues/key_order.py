@@ -67,6 +67,7 @@ class KeyOrder:
         """A message is finished: the one whose turn has come by that, if any."""
         key = self._key_of.pop(offset, None)
         if key is None:
+            self._parked.discard(offset)
             return None
         parked = self._busy[key]
         while parked:
@@ -92,6 +93,9 @@ class KeyOrder:
     def waits_behind(self, key: bytes) -> tuple[int, ...]:
         """What is parked behind a key, in order."""
         return tuple(offset for offset in self._busy.get(key, ()) if offset in self._parked)
+
+    def is_parked(self, offset: int) -> bool:
+        return offset in self._parked
 
     def turn_of(self, key: bytes) -> int | None:
         """The message of this key that has its turn; looked for among all of them, for people."""

@@ -23,7 +23,7 @@ from martlet.queues.cells import (
 from martlet.queues.changes import Changes
 from martlet.queues.delivery_order import DeliveryOrder
 from martlet.queues.leases import Lease, LeaseBook
-from martlet.queues.records import Change, DeadLetter, StateRecord
+from martlet.queues.records import Change, DeadLetter, ReleasedUpTo, StateRecord
 from martlet.queues.strays import Stray, StrayTable
 from martlet.queues.window import CellRun, Window
 
@@ -41,6 +41,8 @@ class Ledger:
         self.order: DeliveryOrder | None = None
         """Hears of every change of a state, while it is set."""
         self.log_start = 0
+        self.released_stored: ReleasedUpTo | None = None
+        """How far delayed messages were handed over for good."""
 
     def _begin_at(self, start: int) -> None:
         self.window, self.strays, self.leases = Window(start), StrayTable(), LeaseBook()
@@ -125,6 +127,7 @@ class Ledger:
         """What was closing is finished; the copies to be made."""
         if change.record.epoch != self.epoch:
             return []
+        self.released_stored = change.record.released
         letters: list[DeadLetter] = []
         for closing in change.closing:
             if closing.is_stray:
@@ -214,7 +217,7 @@ class Ledger:
     def replay(self, record: StateRecord) -> None:
         """Take in one record of the state log, in its order, before anything is served."""
         self.changes.is_whole = False
-        self.changes.released = record.released
+        self.changes.released = self.released_stored = record.released
         window = self.window
         if record.is_snapshot or record.epoch != self.epoch:
             self.epoch = record.epoch

@@ -128,7 +128,7 @@ class PartitionQueues:
     @property
     def low_mark(self) -> int | None:
         """The lowest offset of the data that any subscription still needs; None without one."""
-        return min((stored.engine.ledger.low_mark for stored in self._stored.values()), default=None)
+        return min((stored.engine.low_mark for stored in self._stored.values()), default=None)
 
     def next_due_ms(self) -> int | None:
         """When `pass_time` has something to do."""

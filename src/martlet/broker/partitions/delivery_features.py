@@ -36,6 +36,11 @@ _STORED_EVERY: Final = 1 << 18
 """Messages after which the index is written, though few of them were delayed: a restart reads no more than these."""
 
 
+def has_delays(disk: Disk, log: PartitionLog) -> bool:
+    """Whether messages of this log were delayed once."""
+    return disk.exists(f"{log.directory}/{DIRECTORY}")
+
+
 class DeliveryFeatures:
     """Of one replica; owned by its partition."""
 
@@ -46,7 +51,8 @@ class DeliveryFeatures:
         self._log_start = -1
         self._is_failing = False
         self.schedule: DelayIndex | None = None
-        """When which message is due; None where the topic has no delays."""
+        """When which message is due; None where the topic never had delays. It stays when the topic has none any more:
+        what is scheduled would be lost."""
         self._take_schedule()
 
     def take(self, topic: TopicDelivery) -> None:
@@ -55,10 +61,7 @@ class DeliveryFeatures:
         self._take_schedule()
 
     def _take_schedule(self) -> None:
-        if not self.topic.has_delay:
-            self.close()
-            self.schedule = None
-        elif self.schedule is None:
+        if self.schedule is None and (self.topic.has_delay or has_delays(self._disk, self._log)):
             schedule = DelayIndex(self._disk, f"{self._log.directory}/{DIRECTORY}")
             try:
                 schedule.open(self._log.log_start_offset)

@@ -20,7 +20,7 @@ from martlet.base.errors import ApiError, DiskFull, ErrorCode, LogDamaged, Stora
 from martlet.base.ids import NO_LEADER_EPOCH, BrokerId, Member, TopicId, TopicPartition
 from martlet.broker.ground.disk_space import DiskSpace
 from martlet.broker.partitions.damage_reports import DamageReports
-from martlet.broker.partitions.delivery_features import DeliveryFeatures
+from martlet.broker.partitions.delivery_features import DeliveryFeatures, has_delays
 from martlet.broker.partitions.flush_policy import FlushPolicy, FlushState
 from martlet.broker.partitions.follower_log import FollowedLog
 from martlet.broker.partitions.partition_role import partition_state
@@ -215,12 +215,13 @@ class Partition:
 
     def take_features(self, topic: TopicDelivery | None, disk: Disk) -> None:
         """The topic wants this of its messages' headers; None for one that does not look at them."""
-        if self.features is not None and topic is None:
-            self.features.close()
+        if topic is None and has_delays(disk, self.log):
+            topic = TopicDelivery()
+        if topic is None:
             self.features = None
-        elif topic is not None and self.features is None:
+        elif self.features is None:
             self.features = DeliveryFeatures(self.log, disk, topic)
-        elif topic is not None and self.features is not None and self.features.topic != topic:
+        elif self.features.topic != topic:
             self.features.take(topic)
 
     def close(self, reason: ApiError) -> None:

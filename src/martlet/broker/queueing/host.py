@@ -76,6 +76,9 @@ class QueueHost:
     def now_ms(self) -> int:
         return self._began_ms + self._clock.monotonic_ms()
 
+    def wall_ms(self) -> int:
+        return self._clock.now_ms()
+
     def find(self, topic_id: TopicId, partition: int, subscription: str) -> PartitionQueue:
         record = self._image.subscriptions().get(subscription)
         topic = self._image.topic_by_id(topic_id)
@@ -195,7 +198,7 @@ class QueueHost:
         """A listener of the metadata feed, after the partition table."""
         if self._is_closed:
             return
-        if delta.subscriptions or delta.group_configs or delta.broker_configs:
+        if delta.subscriptions or delta.group_configs or delta.broker_configs or delta.topics:
             self.start()
             for pair in tuple(self._pairs.values()):
                 pair.refresh()

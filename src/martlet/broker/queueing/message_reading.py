@@ -56,7 +56,7 @@ class MessageReader:
         """Raises ApiError, or StorageFailure for what cannot be read."""
         found = Found()
         end = self._partition.watermarks.readable_end(isolation)
-        aborted = _Aborted(self._partition, deliveries, end) if isolation == READ_COMMITTED else None
+        aborted = Aborted(self._partition, deliveries, end) if isolation == READ_COMMITTED else None
         data = b""
         batches: list[tuple[int, BatchHeader]] = []
         for number, delivery in enumerate(deliveries):
@@ -101,7 +101,7 @@ class MessageReader:
         return content
 
     def _piece(
-        self, data: bytes, position: int, header: BatchHeader, first: int, last: int, aborted: "_Aborted | None"
+        self, data: bytes, position: int, header: BatchHeader, first: int, last: int, aborted: "Aborted | None"
     ) -> Found:
         """What of one batch is asked for."""
         if header.is_control or (aborted is not None and aborted.has(header)):
@@ -127,7 +127,7 @@ class MessageReader:
         return opened
 
 
-class _Aborted:
+class Aborted:
     """Which batches of a range belong to transactions that were aborted."""
 
     def __init__(self, partition: Partition, deliveries: Sequence[Delivery], end: int) -> None:

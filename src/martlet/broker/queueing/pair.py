@@ -27,10 +27,12 @@ from martlet.base.randomness import Randomness
 from martlet.base.threads import Workers
 from martlet.broker.coordinators.shard_log import PartitionShardLog
 from martlet.broker.partitions.partition import Partition
+from martlet.broker.queueing.message_looks import MessageLooks
 from martlet.broker.queueing.message_reading import MessageReader
 from martlet.broker.queueing.state_loading import load_queues
-from martlet.broker.queueing.subscription_settings import SubscriptionSettings
+from martlet.broker.queueing.subscription_settings import SubscriptionSettings, features_of
 from martlet.cluster.records import SubscriptionRecord
+from martlet.queues.delay_index import DelayIndex
 from martlet.queues.engine import QueueEngine, Settlement, Verdict
 from martlet.queues.partition_queues import PartitionQueues, SubscriptionDeadLetter
 
@@ -39,6 +41,8 @@ logger = logging.getLogger(__name__)
 _RETRY_SECONDS: Final = 1.0
 """After a change could not be stored."""
 
+_WALL_CLOCK_MS: Final = 1_000
+"""How long at most what is due by the wall clock waits when that clock was set forward."""
 _REASONS_MAX: Final = 1_000
 _REASON_LENGTH_MAX: Final = 500
 
@@ -52,6 +56,10 @@ class PairHost(Protocol):
     readers: Workers
 
     def now_ms(self) -> int: ...
+
+    def wall_ms(self) -> int:
+        """The wall clock, which may jump."""
+        ...
 
     def check_acting(self) -> None: ...
 
@@ -89,6 +97,7 @@ class QueuePair:
         self.log = log
         self.leader_epoch = data.leader_epoch
         self.reader = MessageReader(data, host.readers)
+        self._looks = MessageLooks(data, host.readers, self.ask_for_pass)
         self.queues = PartitionQueues(topic_id, self.index, self._make_engine)
         self.served: dict[str, Served] = {}
         """By the id of the subscription."""
@@ -104,6 +113,8 @@ class QueuePair:
         self._alarm_at_ms = 0
         self._refuses = False
         self._reasons: dict[tuple[str, int], str] = {}
+        self._looked: object = None
+        """The features of the topic as the queues have them."""
 
     # --- whether it serves
 
@@ -171,17 +182,28 @@ class QueuePair:
             engine = self.queues.get(record.id)
             if engine is None:
                 self.queues.add(record.id, self._start(now.settings))
-            elif before is None or before.settings.queue != now.settings.queue:
+                continue
+            if before is None or before.settings.queue != now.settings.queue:
                 engine.alter(now.settings.queue)
+            if before is None or before.settings.look != now.settings.look or self._looked != self._look_key():
+                engine.use(features_of(now.settings.look, self.data.features))
             if before is not None and before.record.is_paused != record.is_paused:
                 self._wake(record.id)
+        self._looked = self._look_key()
         self.served = {name: served for name, served in self.served.items() if name in wanted}
         self.ask_for_pass()
 
     def _make_engine(self, name: str) -> QueueEngine:
         known = {record.id: record for record in self._host.subscriptions_of(self.topic)}.get(name)
         record = known if known is not None else SubscriptionRecord("", name)
-        return QueueEngine(0, self._host.settings_of(record).queue, self._host.randomness)
+        settings = self._host.settings_of(record)
+        features = features_of(settings.look, self.data.features)
+        return QueueEngine(0, settings.queue, self._host.randomness, features)
+
+    def _look_key(self) -> object:
+        """What of the partition the queues' features depend on."""
+        features = self.data.features
+        return None if features is None else (features.topic.features, features.schedule is None)
 
     def _start(self, settings: SubscriptionSettings) -> int:
         """Where a new queue begins: what was published before its subscription was made does not belong to it."""
@@ -210,6 +232,7 @@ class QueuePair:
             return
         if self.is_loaded:
             self.move_ends()
+            self._look()
             self._store()
             for name in tuple(self._receivers):
                 if self.is_deliverable(name):
@@ -225,6 +248,30 @@ class QueuePair:
                 engine.end = max(engine.end, self.data.watermarks.readable_end(served.settings.isolation))
             if engine.ledger.low_mark < start:
                 engine.log_begins_at(start)
+            engine.ledger.log_start = max(engine.ledger.log_start, start)
+
+    def _look(self) -> None:
+        """Show the queues their messages, where they look at them; what is missing of the schedule is read first."""
+        features = self.data.features
+        if features is not None and features.mend():
+            self.ask_for_pass()
+        for name, engine in self.queues:
+            if engine.frontier is not None:
+                self.look(name, engine)
+        if features is not None and features.schedule is not None:
+            self._forget_released(features.schedule)
+
+    def look(self, name: str, engine: QueueEngine) -> None:
+        served = self.served.get(name)
+        if served is not None:
+            wall_ms, now_ms = self._host.wall_ms(), self._host.now_ms()
+            self._looks.step(name, engine, served.settings.isolation, wall_ms=wall_ms, now_ms=now_ms)
+
+    def _forget_released(self, schedule: DelayIndex) -> None:
+        """What every queue has had for good need not be kept in the schedule."""
+        released = [engine.ledger.released_stored for _, engine in self.queues]
+        if released and all(upto is not None for upto in released):
+            schedule.forget(min(upto.due_ms for upto in released if upto is not None) - 1)
 
     def _store(self) -> None:
         """Append what has changed."""
@@ -309,7 +356,7 @@ class QueuePair:
 
     def set_alarm(self) -> None:
         """Wake up when something ends by time, and not later."""
-        due_ms = self.queues.next_due_ms()
+        due_ms = self._next_due_ms()
         if due_ms is None or (self._alarm is not None and self._alarm_at_ms <= due_ms):
             return
         if self._alarm is not None:
@@ -317,6 +364,14 @@ class QueuePair:
         self._alarm_at_ms = due_ms
         wait = max(0, due_ms - self._host.now_ms()) / 1000
         self._alarm = asyncio.get_running_loop().call_later(wait, self._rang)
+
+    def _next_due_ms(self) -> int | None:
+        """On the clock of the queues; what goes by the wall clock is asked again soon, since that may jump."""
+        due = [self.queues.next_due_ms()]
+        wall = [at_ms for _, engine in self.queues if (at_ms := engine.next_wall_ms()) is not None]
+        if wall:
+            due.append(self._host.now_ms() + min(_WALL_CLOCK_MS, max(0, min(wall) - self._host.wall_ms())))
+        return min((at_ms for at_ms in due if at_ms is not None), default=None)
 
     def _rang(self) -> None:
         self._alarm = None

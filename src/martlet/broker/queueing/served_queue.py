@@ -46,6 +46,12 @@ class ServedQueue:
     @property
     def has_deliverable(self) -> bool:
         self._pair.move_ends()
+        engine = self._pair.queues.get(self._name)
+        frontier = None if engine is None else engine.frontier
+        if engine is not None and frontier is not None:
+            # The most urgent may have come in this very turn; otherwise what was seen already will do.
+            if frontier.features.has_priority or not engine.has_deliverable:
+                self._pair.look(self._name, engine)
         return self._pair.is_deliverable(self._name)
 
     # --- handing out
@@ -146,7 +152,7 @@ class ServedQueue:
 
     @property
     def low_mark(self) -> int:
-        return self._engine.ledger.low_mark
+        return self._engine.low_mark
 
     def why_nothing(self) -> str | None:
         engine = self._engine

@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
+from martlet.broker.partitions.delivery_features import DeliveryFeatures
 from martlet.broker.partitions.watermarks import READ_COMMITTED, READ_UNCOMMITTED
 from martlet.cluster.records import SubscriptionRecord
 from martlet.configs.effective import EffectiveConfig
 from martlet.queues.engine import QueueOptions
+from martlet.queues.features import AGE_MS_DEFAULT, Features
+from martlet.queues.filters import Filter, FilterMistake
+from martlet.queues.key_order import PARKED_MAX
 from martlet.queues.retry import ATTEMPTS_MAX, Backoff, RetryPolicy
 
 LEASE_MS_MAX: Final = 12 * 3_600_000
@@ -22,6 +26,19 @@ _DELAY_MS_MAX: Final = 7 * 24 * 3_600_000
 _WINDOW_MIN, _WINDOW_MAX = 100, 1_000_000
 _EARLIEST, _LATEST = "earliest", "latest"
 _NUMBER_LENGTH_MAX: Final = 15
+
+
+@dataclass(frozen=True, slots=True)
+class LookSettings:
+    """What a subscription wants to know of its messages."""
+
+    filter: str = ""
+    has_priority: bool | None = None
+    has_key_order: bool | None = None
+    """None: as its topic's features say."""
+    expire_after_ms: int | None = None
+    age_ms: int = AGE_MS_DEFAULT
+    parked_max: int = PARKED_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +50,7 @@ class SubscriptionSettings:
     starts_at_ms: int | None
     """The time from which on messages belong to it; None: all there are."""
     dead_letter_topic: str = ""
+    look: LookSettings = LookSettings()
 
 
 def _number(least: int, most: int) -> Callable[[str, str], int]:
@@ -65,6 +83,14 @@ def _text(name: str, text: str) -> str:
     return text
 
 
+def _filter(name: str, text: str) -> str:
+    try:
+        Filter(text)
+    except FilterMistake as mistake:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{name}: {mistake}") from mistake
+    return text
+
+
 READERS: Final[Mapping[str, Callable[[str, str], object]]] = {
     "start": _start,
     "lease.ms": _number(100, LEASE_MS_MAX),
@@ -76,6 +102,12 @@ READERS: Final[Mapping[str, Callable[[str, str], object]]] = {
     "isolation": _one_of("read_committed", "read_uncommitted"),
     "window.max": _number(_WINDOW_MIN, _WINDOW_MAX),
     "strays.max": _number(1, _WINDOW_MAX),
+    "filter": _filter,
+    "priority": _one_of("on", "off"),
+    "priority.age.ms": _number(1, _DELAY_MS_MAX),
+    "key.order": _one_of("on", "off"),
+    "parked.max": _number(1, _WINDOW_MAX),
+    "expire.after.ms": _number(1, 10**_NUMBER_LENGTH_MAX),
 }
 """The names a subscription may set, and what reads each."""
 
@@ -117,7 +149,36 @@ def read_settings(record: SubscriptionRecord, group: EffectiveConfig) -> Subscri
         READ_COMMITTED if is_committed else READ_UNCOMMITTED,
         _starts_at_ms(start, record.created_at_ms),
         dead_letters,
+        _look(own),
     )
+
+
+def _look(own: Mapping[str, str]) -> LookSettings:
+    return LookSettings(
+        own.get("filter", ""),
+        None if "priority" not in own else own["priority"] == "on",
+        None if "key.order" not in own else own["key.order"] == "on",
+        int(own["expire.after.ms"]) if "expire.after.ms" in own else None,
+        int(own.get("priority.age.ms", AGE_MS_DEFAULT)),
+        int(own.get("parked.max", PARKED_MAX)),
+    )
+
+
+def features_of(look: LookSettings, features: DeliveryFeatures | None) -> Features | None:
+    """What the queue of a subscription looks for in a partition; None where it looks at no message."""
+    words = features.topic.features if features is not None else frozenset[str]()
+    schedule = features.schedule if features is not None else None
+    made = Features(
+        filter=Filter(look.filter) if look.filter else None,
+        has_priority="priority" in words if look.has_priority is None else look.has_priority,
+        has_key_order="key-order" in words if look.has_key_order is None else look.has_key_order,
+        schedule=schedule,
+        expire_after_ms=look.expire_after_ms,
+        age_ms=look.age_ms,
+        parked_max=look.parked_max,
+    )
+    looks = made.filter or made.has_priority or made.has_key_order or made.expire_after_ms or "expiry" in words
+    return made if looks or schedule is not None else None
 
 
 def _retry(own: Mapping[str, str], attempts_max: int) -> RetryPolicy:
