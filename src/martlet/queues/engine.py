@@ -94,6 +94,11 @@ class QueueEngine:
         return bool(self.ledger.window.waiting) or self._fresh() > 0 or self.ledger.strays.first_waiting() is not None
 
     @property
+    def is_by_priority(self) -> bool:
+        """Whether a message seen later may go before those that can be handed out now."""
+        return self.frontier is not None and self.frontier.features.has_priority
+
+    @property
     def low_mark(self) -> int:
         """The lowest offset that this subscription still needs of the log."""
         scheduled = None if self.frontier is None else self.frontier.releases.oldest_scheduled()

@@ -9,8 +9,20 @@ Proved by: tests/unit/queues/test_inspection.py
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from martlet.queues.cells import ACKNOWLEDGED, BACKING_OFF, CLOSING, COPYING, LEASED, NAMES, STRAY, WAITING, Cell
+from martlet.queues.cells import (
+    ACKNOWLEDGED,
+    BACKING_OFF,
+    CANCELLED,
+    CLOSING,
+    COPYING,
+    LEASED,
+    NAMES,
+    STRAY,
+    WAITING,
+    Cell,
+)
 from martlet.queues.engine import QueueEngine
+from martlet.queues.frontier import Frontier
 
 FINISHED_EARLIER = "finished"
 NOT_THERE = "not readable yet"
@@ -30,6 +42,10 @@ class Depth:
     """On their way to the dead-letter topic."""
     oldest: int
     """The lowest offset that is not finished."""
+    scheduled: int = 0
+    """Delayed, and not due yet; those that a filter will leave out are counted too."""
+    parked: int = 0
+    """Of those that wait: behind another message of their key."""
 
     @property
     def total(self) -> int:
@@ -50,6 +66,7 @@ def depth(engine: QueueEngine) -> Depth:
     ledger = engine.ledger
     window, strays = ledger.window, ledger.strays.tally()
     closing = sum(count for cell, count in strays.items() if cell >= CLOSING)
+    frontier = engine.frontier
     return Depth(
         waiting=window.waiting + max(0, engine.end - window.frontier) + strays.get(WAITING, 0),
         leased=window.leased + strays.get(LEASED, 0),
@@ -57,12 +74,16 @@ def depth(engine: QueueEngine) -> Depth:
         backing_off=strays.get(BACKING_OFF, 0),
         copying=strays.get(COPYING, 0),
         oldest=ledger.low_mark,
+        scheduled=0 if frontier is None else frontier.releases.scheduled(),
+        parked=0 if frontier is None or frontier.order.keys is None else frontier.order.keys.parked,
     )
 
 
 def why_nothing_is_delivered(engine: QueueEngine, now_ms: int) -> str | None:
     """The reason for people, when messages are there and none can be leased; None while all is well."""
-    window = engine.ledger.window
+    window, frontier = engine.ledger.window, engine.frontier
+    if frontier is not None and not engine.has_deliverable and (reason := _why_nothing_seen(engine, frontier)):
+        return reason
     if engine.has_deliverable or engine.end <= window.frontier:
         return None
     options, strays = engine.options, engine.ledger.strays
@@ -83,6 +104,27 @@ def why_nothing_is_delivered(engine: QueueEngine, now_ms: int) -> str | None:
     )
 
 
+def _why_nothing_seen(engine: QueueEngine, frontier: Frontier) -> str | None:
+    """What holds up a queue that looks at its messages."""
+    if not frontier.is_ready:
+        return "the messages that were known before a restart are looked at again"
+    keys, schedule = frontier.order.keys, frontier.features.schedule
+    busiest = None if keys is None else keys.busiest()
+    if keys is not None and busiest is not None:
+        key, count = busiest
+        text = f"{keys.parked} messages wait behind others of their key"
+        turn = keys.turn_of(key)
+        if turn is not None:
+            where = status(engine, turn)
+            who = f" by {where.holder}" if where.holder else ""
+            name = key[:40].decode("utf-8", "replace")
+            text += f"; {count} behind key {name!r}, whose offset {turn} is {where.state}{who}"
+        return f"stalled: {text}, which is the limit" if keys.is_full else text
+    if schedule is not None and not schedule.is_complete:
+        return "the schedule of delayed messages is being read from the log again"
+    return None
+
+
 def status(engine: QueueEngine, offset: int) -> MessageStatus:
     """Where the message at this offset is."""
     ledger = engine.ledger
@@ -94,6 +136,8 @@ def status(engine: QueueEngine, offset: int) -> MessageStatus:
         return MessageStatus(NOT_THERE)
     if offset >= window.frontier:
         return MessageStatus(NAMES[WAITING])
+    if offset in ledger.changes.cancelled:
+        return MessageStatus(NAMES[CANCELLED])
     if offset < window.start or window.cell(offset) == STRAY:
         return MessageStatus(FINISHED_EARLIER)
     return _status(engine, window.cell(offset), window.attempts(offset), window.slot(offset), None)

@@ -9,6 +9,7 @@ from martlet.queues.cells import ACKNOWLEDGED, CLOSING, EXPIRED, STRAY
 from martlet.queues.delay_index import DelayIndex
 from martlet.queues.engine import Delivery, QueueEngine, QueueOptions, Settlement, Verdict
 from martlet.queues.features import Features, Seen
+from martlet.queues.inspection import depth, status, why_nothing_is_delivered
 from martlet.queues.record_codec import decode_state, encode_state
 from martlet.queues.retry import Backoff, RetryPolicy
 
@@ -101,6 +102,8 @@ def test_a_delayed_message_holds_up_nothing_and_comes_when_it_is_due() -> None:
     assert offsets(made.acquire("ann", 10, NOW)) == [2]
     assert made.next_wall_ms() == NOW + 50
     assert made.low_mark == 0, "the log is kept for what is scheduled"
+    assert depth(made).scheduled == 2
+    assert why_nothing_is_delivered(made, NOW) is None
     made.pass_wall_time(NOW + 50, NOW)
     look(made, {1: Seen(1, due_ms=NOW + 50)}, NOW + 50)
     assert offsets(made.acquire("ann", 10, NOW)) == [1]
@@ -123,6 +126,7 @@ def test_a_cancelled_message_never_comes_and_one_that_is_out_cannot_be_cancelled
     made = queue(Features(schedule=schedule()), seen)
     assert offsets(made.acquire("ann", 1, NOW)) == [1]
     made.cancel(0, NOW + 50)
+    assert status(made, 0).state == "cancelled"
     made.cancel(2)
     with pytest.raises(ApiError, match="cannot be cancelled: leased"):
         made.cancel(1)
@@ -180,6 +184,10 @@ def test_a_full_parking_says_behind_which_key_and_goes_on_when_it_moves() -> Non
     assert offsets(made.acquire("ann", 10, NOW)) == [0]
     assert made.ledger.window.frontier == 3
     assert made.look_wanted(10) is None
+    assert depth(made).parked == 2
+    reason = why_nothing_is_delivered(made, NOW)
+    assert reason is not None
+    assert "2 behind key 'a', whose offset 0 is leased by ann, which is the limit" in reason
     made.settle("ann", [Settlement(0, 0, Verdict.ACCEPT)], NOW)
     commit(made)
     assert made.look_wanted(10) == (3, 6)
@@ -252,3 +260,19 @@ def test_the_log_begins_later_and_what_was_scheduled_there_is_gone() -> None:
     assert made.look_wanted(5) is None
     assert offsets(made.acquire("ann", 5, NOW)) == [2]
     assert made.ledger.window.cell(2) != STRAY
+
+
+def test_features_may_change_while_messages_are_out() -> None:
+    seen = {offset: Seen(offset, key=A) for offset in range(3)}
+    made = queue(Features(), list(seen.values()))
+    assert offsets(made.acquire("ann", 2, NOW)) == [0, 1]
+    made.use(Features(has_key_order=True))
+    look(made, seen)
+    assert made.acquire("bob", 5, NOW) == []
+    made.settle("ann", [Settlement(1, 1, Verdict.RELEASE)], NOW)
+    assert made.acquire("bob", 5, NOW) == [], "its turn comes after that of the first"
+    made.settle("ann", [Settlement(0, 0, Verdict.ACCEPT)], NOW)
+    commit(made)
+    assert offsets(made.acquire("bob", 5, NOW)) == [1]
+    made.use(None)
+    assert offsets(made.acquire("cid", 5, NOW)) == [2]

@@ -47,11 +47,9 @@ class ServedQueue:
     def has_deliverable(self) -> bool:
         self._pair.move_ends()
         engine = self._pair.queues.get(self._name)
-        frontier = None if engine is None else engine.frontier
-        if engine is not None and frontier is not None:
-            # The most urgent may have come in this very turn; otherwise what was seen already will do.
-            if frontier.features.has_priority or not engine.has_deliverable:
-                self._pair.look(self._name, engine)
+        # The most urgent may have come in this very turn; otherwise what was seen already will do.
+        if engine is not None and (engine.is_by_priority or not engine.has_deliverable):
+            self._pair.look(self._name, engine)
         return self._pair.is_deliverable(self._name)
 
     # --- handing out
