@@ -93,6 +93,26 @@ def _outcomes(work: Path) -> Iterator[Outcome]:
         _run([*pip, *constraints, str(package)], _environment(work / kind, compiler=False))
         command = [str(venv / "bin" / "martlet"), "up"]
         yield _first_message(f"pip install of the {kind}", work, venv, command, bare, installed_by=started)
+    yield from _as_documented(work)
+
+
+def _as_documented(work: Path) -> Iterator[Outcome]:
+    """`pip install .` and `pipx install .` in a clean clone, without a compiler."""
+    for tool in ("pip", "pipx"):
+        say(f"{tool} install . ...")
+        source = _clone(work / f"clone for {tool}")
+        environment = _environment(work / tool, compiler=False)
+        venv = work / f"{tool} environment"
+        _run([sys.executable, "-m", "venv", str(venv)], environment)
+        program = venv / "bin" / tool
+        command = [str(venv / "bin" / "martlet"), "up"]
+        if tool == "pipx":
+            _run([str(venv / "bin" / "pip"), "install", "--quiet", "pipx"], environment)
+            environment |= {"PIPX_HOME": str(work / "pipx home"), "PIPX_BIN_DIR": str(work / "pipx bin")}
+            venv, command = work / "pipx home" / "venvs" / "martlet", [str(work / "pipx bin" / "martlet"), "up"]
+        started = time.perf_counter()
+        _run([str(program), "install", "--quiet", "."], environment, directory=str(source))
+        yield _first_message(f"{tool} install .", work, venv, command, environment, installed_by=started)
 
 
 def _environment(work: Path, *, compiler: bool) -> dict[str, str]:

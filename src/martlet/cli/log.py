@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -19,12 +19,16 @@ from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
 from martlet.cli.options import Target, connects, json_option
 from martlet.cli.output import format_count, print_json, print_note, print_table
+from martlet.cli.progress import Progress
 from martlet.cli.session import run_with_cluster
 
 if TYPE_CHECKING:
     from martlet.client.cluster import Cluster
     from martlet.client.topic_check import Unreadable
     from martlet.log.check import Finding
+
+_QUIET_MS: Final = 1_000
+"""A check that is over so soon shows no progress."""
 
 
 @click.group()
@@ -98,7 +102,12 @@ def _check_directory(path: str) -> list["Finding"]:
     from martlet.log.check import Finding, FindingKind, check_log_directory
 
     disk = SystemDisk()
-    found = list(check_log_directory(disk, path))
+    with Progress(quiet_ms=_QUIET_MS) as progress:
+
+        def begins(number: int, total: int) -> None:
+            progress.show(f"{path}: partition {number:,} of {total:,}")
+
+        found = list(check_log_directory(disk, path, begins))
     try:
         read_identity(disk, path)
     except StorageFailure as failure:

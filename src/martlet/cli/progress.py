@@ -5,7 +5,8 @@ tells its story without drowning in it.
 """
 
 import sys
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import click
 
@@ -19,8 +20,10 @@ _CLEAR: Final = "\r\x1b[K"
 class Progress:
     """Made for one long act and ended with it, whatever its end."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, *, quiet_ms: int = 0) -> None:
+        """Nothing is shown of an act that takes no longer than `quiet_ms`."""
         self._clock = clock or SystemClock()
+        self._quiet_until_ms = self._clock.monotonic_ms() + quiet_ms
         self._shown = ""
         self._shown_at_ms: int | None = None
 
@@ -29,6 +32,8 @@ class Progress:
         if text == self._shown:
             return
         now_ms = self._clock.monotonic_ms()
+        if now_ms < self._quiet_until_ms:
+            return
         if is_terminal(sys.stderr):
             click.echo(f"{_CLEAR}{printable_lines(text)}", err=True, nl=False, color=True)
         elif self._shown_at_ms is not None and now_ms - self._shown_at_ms < _LINE_INTERVAL_MS:
@@ -36,6 +41,14 @@ class Progress:
         else:
             click.echo(printable_lines(text), err=True)
         self._shown, self._shown_at_ms = text, now_ms
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
 
     def end(self) -> None:
         """Leave no half line behind."""

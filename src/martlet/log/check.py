@@ -9,7 +9,7 @@ next segment and with each of its helper files.
 Proved by: tests/unit/log/test_check.py, tests/broker/test_damage_matrix.py
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
@@ -89,8 +89,10 @@ class Finding:
     next_offset: int | None = None
 
 
-def check_log_directory(disk: Disk, path: str) -> Iterator[Finding]:
-    """Every fault in the directory of one broker."""
+def check_log_directory(
+    disk: Disk, path: str, begins: Callable[[int, int], None] = lambda _number, _of: None
+) -> Iterator[Finding]:
+    """Every fault in the directory of one broker; `begins` hears which partition of how many is looked at now."""
     yield from _check_checkpoint_files(disk, path)
     files = read_checkpoint_files(disk, path, all_are_readable=False)
     is_clean = disk.exists(f"{path}/{CLEAN_SHUTDOWN}")
@@ -98,7 +100,9 @@ def check_log_directory(disk: Disk, path: str) -> Iterator[Finding]:
     noted = (read_rebuilt(disk, f"{path}/{ASIDE_NOTED}") or b"").decode(errors="replace").splitlines()
     lately = set(names).difference(noted)
     there = {partition: name for name in names if (partition := parse_partition_directory(name)) is not None}
-    for partition in sorted(there.keys() | files.partitions()):
+    partitions = sorted(there.keys() | files.partitions())
+    for number, partition in enumerate(partitions, 1):
+        begins(number, len(partitions))
         was_put_aside = any(is_aside_of(name, partition) for name in lately)
         known = files.of(partition, is_clean=is_clean)
         if was_put_aside and not is_clean:
