@@ -9,7 +9,7 @@ configure name others, which come and go.
 
 import dataclasses
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from martlet.broker.handlers import SERVED
@@ -26,6 +26,8 @@ from martlet.wire.fetch import (
 from martlet.wire.headers import encode_request_frame
 from martlet.wire.layout import FieldLayout, StructLayout, message_layout
 from martlet.wire.message_codec import encode
+from martlet.wire.messages.share_acknowledge import ShareAcknowledgeRequest
+from martlet.wire.messages.share_fetch import ShareFetchRequest
 from martlet.wire.produce import encode_produce_request
 
 STABLE_TOPICS: Final = ("fuzz-stable", "fuzz-compacted")
@@ -39,10 +41,18 @@ CHANGING: Final = frozenset(
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         ApiKey.DELETE_RECORDS,
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
     }
 )
 """Requests that end in a write to the metadata or a checkpoint: milliseconds each, so there are fewer of them."""
 
+_MESSAGES: Final[Mapping[ApiKey, type[Any]]] = {
+    ApiKey.SHARE_FETCH: ShareFetchRequest,
+    ApiKey.SHARE_ACKNOWLEDGE: ShareAcknowledgeRequest,
+}
+"""Of APIs whose handlers read the request by a codec of their own."""
 _CHANGING_SHARE: Final = 0.15
 _VARIANTS: Final = 24
 _FIRST_BY_ID: Final = 13
@@ -97,7 +107,8 @@ class Corpus:
             chunks = [encode_fetch_request(version, self._fetch(version))]
         else:
             topics = PASSING_TOPICS if key in CHANGING else (*STABLE_TOPICS, *PASSING_TOPICS)
-            chunks = [encode(self._fill(message_layout(module.REQUEST, version), topics), version)]
+            request = _MESSAGES.get(key) or module.REQUEST
+            chunks = [encode(self._fill(message_layout(request, version), topics), version)]
         body = b"".join(chunks)
         frame = encode_request_frame(key, version, correlation_id, client_id, body)
         if key is ApiKey.PRODUCE and len(chunks) > 1:

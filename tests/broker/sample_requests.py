@@ -16,6 +16,7 @@ from martlet.wire.messages import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_share_group_offsets,
     alter_subscriptions,
     alter_user_scram_credentials,
     api_versions,
@@ -27,6 +28,7 @@ from martlet.wire.messages import (
     delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_topics,
     describe_acls,
     describe_cluster,
@@ -36,6 +38,7 @@ from martlet.wire.messages import (
     describe_producers,
     describe_queues,
     describe_quorum,
+    describe_share_group_offsets,
     describe_subscriptions,
     describe_topic_partitions,
     describe_transactions,
@@ -47,6 +50,7 @@ from martlet.wire.messages import (
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    initialize_share_group_state,
     join_group,
     leave_group,
     list_config_resources,
@@ -60,11 +64,16 @@ from martlet.wire.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     open_transaction_group,
+    read_share_group_state_summary,
     receive_messages,
     sasl_authenticate,
     sasl_handshake,
     seek_queue,
     settle_messages,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -114,7 +123,7 @@ def sample_body(key: ApiKey, version: int, topic: str) -> bytes:
 
 def sample_message(key: ApiKey, topic: str) -> Any:
     """The request of an API that goes through the message codec; harmless to a broker that has the topic."""
-    kinds = (_data_message, _transaction_message, _group_message, _cluster_message, _admin_message)
+    kinds = (_data_message, _transaction_message, _group_message, _share_message, _cluster_message, _admin_message)
     return next(made for kind in kinds if (made := kind(key, topic)) is not None)()
 
 
@@ -238,6 +247,60 @@ def _group_message(key: ApiKey, topic: str) -> Any:
         ApiKey.CONSUMER_GROUP_DESCRIBE: lambda: consumer_group_describe.ConsumerGroupDescribeRequest(["sample-group"]),
         ApiKey.LIST_GROUPS: lambda: list_groups.ListGroupsRequest(["Stable"], ["classic"]),
         ApiKey.DELETE_GROUPS: lambda: delete_groups.DeleteGroupsRequest(["sample-group"]),
+    }.get(key)
+
+
+def _share_message(key: ApiKey, topic: str) -> Any:
+    member = ("sample-share-group", "sample-member")
+    topic_id = bytes(range(16))
+    said = share_acknowledge.AcknowledgementBatch(0, 1, [1])
+    return {
+        ApiKey.SHARE_GROUP_HEARTBEAT: lambda: share_group_heartbeat.ShareGroupHeartbeatRequest(
+            *member, 0, None, [topic]
+        ),
+        ApiKey.SHARE_GROUP_DESCRIBE: lambda: share_group_describe.ShareGroupDescribeRequest([member[0]]),
+        ApiKey.SHARE_FETCH: lambda: share_fetch.ShareFetchRequest(
+            *member, max_records=1, topics=[share_fetch.FetchTopic(topic_id, [share_fetch.FetchPartition(0)])]
+        ),
+        ApiKey.SHARE_ACKNOWLEDGE: lambda: share_acknowledge.ShareAcknowledgeRequest(
+            *member,
+            -1,
+            topics=[share_acknowledge.AcknowledgeTopic(topic_id, [share_acknowledge.AcknowledgePartition(0, [said])])],
+        ),
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE: lambda: initialize_share_group_state.InitializeShareGroupStateRequest(
+            member[0],
+            [
+                initialize_share_group_state.InitializeStateData(
+                    topic_id, [initialize_share_group_state.PartitionData(0, 0, 5)]
+                )
+            ],
+        ),
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: lambda: read_share_group_state_summary.ReadShareGroupStateSummaryRequest(
+            member[0],
+            [
+                read_share_group_state_summary.ReadStateSummaryData(
+                    topic_id, [read_share_group_state_summary.PartitionData(0)]
+                )
+            ],
+        ),
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: lambda: describe_share_group_offsets.DescribeShareGroupOffsetsRequest(
+            [
+                describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(
+                    member[0], [describe_share_group_offsets.DescribeShareGroupOffsetsRequestTopic(topic, [0])]
+                )
+            ]
+        ),
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS: lambda: alter_share_group_offsets.AlterShareGroupOffsetsRequest(
+            member[0],
+            [
+                alter_share_group_offsets.AlterShareGroupOffsetsRequestTopic(
+                    topic, [alter_share_group_offsets.AlterShareGroupOffsetsRequestPartition(0, 0)]
+                )
+            ],
+        ),
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS: lambda: delete_share_group_offsets.DeleteShareGroupOffsetsRequest(
+            member[0], [delete_share_group_offsets.DeleteShareGroupOffsetsRequestTopic(topic)]
+        ),
     }.get(key)
 
 

@@ -6,7 +6,7 @@ from martlet.base.errors import ErrorCode
 from martlet.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.broker.raw_client import RawClient
 
-LEVELS = {"group.version": 1, "metadata.version": 30, "transaction.version": 2}
+LEVELS = {"group.version": 1, "metadata.version": 30, "share.version": 1, "transaction.version": 2}
 AS_IT_IS = [FeatureUpdateKey(name, level) for name, level in LEVELS.items()]
 REFUSED = [
     ("group.version", 0, "group.version cannot run at level 0: only 1 is supported"),
@@ -16,7 +16,8 @@ REFUSED = [
     (
         "kraft.version",
         1,
-        "there is no feature 'kraft.version' here, only group.version, metadata.version, transaction.version",
+        "there is no feature 'kraft.version' here, only group.version, metadata.version, share.version,"
+        " transaction.version",
     ),
 ]
 

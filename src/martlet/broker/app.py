@@ -13,7 +13,7 @@ import contextlib
 import logging
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -41,6 +41,7 @@ from martlet.broker.coordinators.groups import (
     group_kind,
     group_options,
     offsets_topic,
+    share_times,
     watch_groups,
 )
 from martlet.broker.coordinators.transaction_parts import CoordinatorParts, make_transactions
@@ -67,7 +68,7 @@ from martlet.broker.partitions.housekeeping import Housekeeping
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.replica_gauges import watch_replicas
 from martlet.broker.partitions.topic_settings import TopicSettings, static_configs
-from martlet.broker.queueing.parts import make_queues
+from martlet.broker.queueing.parts import make_queues, make_share
 from martlet.broker.routing.cluster_view import ClusterView
 from martlet.broker.routing.departures import Departures
 from martlet.broker.services import BrokerServices
@@ -135,6 +136,7 @@ class BrokerApp:
         self._connections_possible = 0
         self._stack = contextlib.AsyncExitStack()
         self._membership: Membership | None = None
+        self._on_share_member_left: list[Callable[[str, str], None]] = []
         self.services: BrokerServices | None = None
         """The running broker's parts, from when they are all made."""
 
@@ -207,8 +209,7 @@ class BrokerApp:
         self._start_replication(me, commits, feed, logs, partitions, topic_settings, access.connect_to_broker)
         groups = self._start_groups(feed, topic_admin, partitions, topic_settings)
         shared = CoordinatorParts(partitions, groups, self._clock, self._metrics, self.fail)
-        connect = access.connect_to_broker
-        transactions = self._run(make_transactions(settings, changes, topic_admin, connect, shared))
+        transactions = self._run(make_transactions(settings, changes, topic_admin, access.connect_to_broker, shared))
         queues = self._run(make_queues(changes, topic_settings, shared, transactions.peers, self._ports.randomness))
         departures, registry = Departures(self._clock), build_registry(SERVED)
         for follow in (transactions.follow, queues.follow, departures.follow):
@@ -231,6 +232,7 @@ class BrokerApp:
             groups=groups,
             transactions=transactions,
             queues=queues,
+            share=self._run(make_share(image, queues, transactions.peers, me.broker, self._on_share_member_left)),
             logs=logs,
             metrics=self._metrics,
             api_versions=advertised_versions(registry, settings),
@@ -426,11 +428,12 @@ class BrokerApp:
     ) -> GroupCoordinator:
         settings = self.settings
         kind = group_kind(
-            group_options(settings, consumer_times(feed.image, topic_settings)),
+            group_options(settings, consumer_times(feed.image, topic_settings), share_times(topic_settings)),
             ImageTopics(feed.image),
             IdSource(self._ports.randomness),
             self._metrics,
             SnapshotRule(settings.coordinator_snapshot_min_bytes),
+            self._on_share_member_left,
         )
         topic = offsets_topic(settings, feed.image, admin)
         groups = CoordinatorHost(kind, topic, partitions, self._clock, self._metrics, self.fail)

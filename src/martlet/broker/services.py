@@ -19,6 +19,7 @@ from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.topic_settings import TopicSettings
 from martlet.broker.queueing.host import QueueHost
+from martlet.broker.queueing.share_door import ShareDoor
 from martlet.broker.routing.cluster_view import ClusterView
 from martlet.broker.routing.departures import Departures
 from martlet.cluster.image import MetadataImage
@@ -49,6 +50,7 @@ class BrokerServices:
     groups: GroupCoordinator
     transactions: TransactionServices
     queues: QueueHost
+    share: ShareDoor
     logs: LogDirectory
     metrics: BrokerMetrics
     api_versions: Mapping[ApiKey, Versions]

@@ -56,6 +56,10 @@ from martlet.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from martlet.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from martlet.wire.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+)
 from martlet.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from martlet.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from martlet.wire.messages.list_partition_reassignments import (
@@ -68,6 +72,10 @@ from martlet.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommi
 from martlet.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from martlet.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from martlet.wire.messages.open_transaction_group import OpenTransactionGroupRequest, OpenTransactionGroupResponse
+from martlet.wire.messages.read_share_group_state_summary import (
+    ReadShareGroupStateSummaryRequest,
+    ReadShareGroupStateSummaryResponse,
+)
 from martlet.wire.messages.receive_messages import ReceiveMessagesRequest, ReceiveMessagesResponse
 from martlet.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from martlet.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -161,6 +169,12 @@ OFFSET_DELETE: Final = Api(ApiKey.OFFSET_DELETE, OffsetDeleteRequest, OffsetDele
 # The form for brokers, with several transactions in one request.
 ADD_PARTITIONS_TO_TXN: Final = Api(
     ApiKey.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, 4, 5
+)
+INITIALIZE_SHARE_GROUP_STATE: Final = Api(
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE, InitializeShareGroupStateRequest, InitializeShareGroupStateResponse, 0, 0
+)
+READ_SHARE_GROUP_STATE_SUMMARY: Final = Api(
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, ReadShareGroupStateSummaryRequest, ReadShareGroupStateSummaryResponse, 1, 1
 )
 WRITE_TXN_MARKERS: Final = Api(ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest, WriteTxnMarkersResponse, 1, 2)
 

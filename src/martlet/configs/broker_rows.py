@@ -102,7 +102,7 @@ _ONE_DIRECTORY: Final = "A broker has one log directory: replicas never move fro
 _FOLLOWERS: Final = "A broker has one fetcher for each broker it copies from."
 _COMPACTION: Final = "Compaction has one thread and takes the memory that a segment's keys need."
 _NOT_TIERED: Final = "There is no tiered storage."
-_NO_SHARE_GROUPS: Final = "There are no share groups yet."
+_STATE_BESIDE_DATA: Final = "The state of share groups lies beside the data they read, not with a coordinator."
 
 _WITHOUT_EFFECT: Final[tuple[tuple[str, ConfigType, object, Check | None, str], ...]] = (
     ("background.threads", _INT, 10, between(1), _EVENT_LOOP),
@@ -133,7 +133,7 @@ _WITHOUT_EFFECT: Final[tuple[tuple[str, ConfigType, object, Check | None, str], 
     ("remote.log.manager.follower.thread.pool.size", _INT, 2, between(1), _NOT_TIERED),
     ("remote.log.reader.threads", _INT, 10, between(1), _NOT_TIERED),
     ("replica.alter.log.dirs.io.max.bytes.per.second", _LONG, LONG_MAX, between(1), _ONE_DIRECTORY),
-    ("share.coordinator.cached.buffer.max.bytes", _INT, 1_048_588, between(524_288), _NO_SHARE_GROUPS),
+    ("share.coordinator.cached.buffer.max.bytes", _INT, 1_048_588, between(524_288), _STATE_BESIDE_DATA),
     ("transaction.partition.verification.enable", _BOOLEAN, "true", None, "It is always on."),
 )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """The configurations of groups, and the broker's that they take their defaults and limits from: for `config_tables.py`.
 
-Rules: data only. Martlet has classic and consumer groups; what Kafka lets be set for share groups and Streams groups is
-taken within Kafka's limits, so that tools which prepare them do not fail, and has no effect.
+Rules: data only. Martlet has classic, consumer and share groups; what Kafka lets be set for Streams groups is taken
+within Kafka's limits, so that tools which prepare them do not fail, and has no effect.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,6 @@ from martlet.configs.definition import (
     one_of,
 )
 
-_SHARE: Final = "There are no share groups yet."
 _STREAMS: Final = "There are no groups of the Streams protocol yet; Streams applications use classic groups."
 
 
@@ -53,12 +52,30 @@ _ROWS: Final = (
         "consumer.session.timeout.ms", 45_000, 1, 45_000, 60_000,
         "A member of a consumer group is removed after so long without a heartbeat.",
     ),
-    _Row("share.assignment.interval.ms", 1_000, 0, 0, 15_000, _SHARE, Effect.NONE, True),
-    _Row("share.delivery.count.limit", 5, 2, 2, 10, _SHARE, Effect.NONE),
-    _Row("share.heartbeat.interval.ms", 5_000, 1, 5_000, 15_000, _SHARE, Effect.NONE),
-    _Row("share.partition.max.record.locks", 2_000, 100, 100, 4_000, _SHARE, Effect.NONE),
-    _Row("share.record.lock.duration.ms", 30_000, 1_000, 15_000, 60_000, _SHARE, Effect.NONE),
-    _Row("share.session.timeout.ms", 45_000, 1, 45_000, 60_000, _SHARE, Effect.NONE),
+    _Row(
+        "share.assignment.interval.ms", 1_000, 0, 0, 15_000,
+        "Assignments of share groups are made with the heartbeat that calls for them.", Effect.NONE, True,
+    ),
+    _Row(
+        "share.delivery.count.limit", 5, 2, 2, 10,
+        "How often a message of a share group is delivered before it is given up.",
+    ),
+    _Row(
+        "share.heartbeat.interval.ms", 5_000, 1, 5_000, 15_000,
+        "How often members of a share group are asked to send a heartbeat.",
+    ),
+    _Row(
+        "share.partition.max.record.locks", 2_000, 100, 100, 4_000,
+        "Messages of a partition that a share group may have in flight; Martlet allows at least 10,000.",
+    ),
+    _Row(
+        "share.record.lock.duration.ms", 30_000, 1_000, 15_000, 60_000,
+        "How long a member of a share group may keep a message before it comes back.",
+    ),
+    _Row(
+        "share.session.timeout.ms", 45_000, 1, 45_000, 60_000,
+        "A member of a share group is removed after so long without a heartbeat.",
+    ),
     _Row("streams.assignment.interval.ms", 1_000, 0, 0, 15_000, _STREAMS, Effect.NONE, True),
     _Row("streams.heartbeat.interval.ms", 5_000, 1, 5_000, 15_000, _STREAMS, Effect.NONE),
     _Row("streams.initial.rebalance.delay.ms", 3_000, 0, None, None, _STREAMS, Effect.NONE),
@@ -75,13 +92,20 @@ def _offset_reset(value: Value) -> str | None:
     return "earliest, latest or by_duration:PnDTnHnMn.nS"
 
 
-_TEXTS: Final[tuple[tuple[str, ConfigType, str, Check | None], ...]] = (
-    ("share.auto.offset.reset", ConfigType.STRING, "latest", _offset_reset),
+_TEXTS: Final[tuple[tuple[str, ConfigType, str, Check | None, str], ...]] = (
+    (
+        "share.auto.offset.reset", ConfigType.STRING, "latest", _offset_reset,
+        "Where a share group begins in a partition that it has not read: earliest, latest or by_duration:PnDTnHnMn.nS.",
+    ),
     (
         "share.isolation.level", ConfigType.STRING, "read_uncommitted",
         one_of("read_committed", "read_uncommitted"),
+        "Whether members of a share group get messages of transactions that are open or were aborted.",
     ),
-    ("share.renew.acknowledge.enable", ConfigType.BOOLEAN, "true", None),
+    (
+        "share.renew.acknowledge.enable", ConfigType.BOOLEAN, "true", None,
+        "Whether members of a share group may renew what they have leased.",
+    ),
 )  # fmt: skip
 
 
@@ -103,8 +127,8 @@ def _group_rows() -> Iterator[ConfigDef]:
             inherits=(Inherited(f"group.{row.name}"),),
             effect=row.effect,
         )
-    for name, type_, default, check in _TEXTS:
-        yield ConfigDef(name=name, type=type_, default=default, check=check, doc=_SHARE, effect=Effect.NONE)
+    for name, type_, default, check, doc in _TEXTS:
+        yield ConfigDef(name=name, type=type_, default=default, check=check, doc=doc)
 
 
 def _broker_rows() -> Iterator[ConfigDef]:

@@ -17,6 +17,7 @@ from martlet.wire.messages import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_share_group_offsets,
     alter_subscriptions,
     alter_user_scram_credentials,
     consumer_group_describe,
@@ -27,6 +28,7 @@ from martlet.wire.messages import (
     delete_acls,
     delete_groups,
     delete_records,
+    delete_share_group_offsets,
     delete_topics,
     describe_acls,
     describe_client_quotas,
@@ -36,6 +38,7 @@ from martlet.wire.messages import (
     describe_producers,
     describe_queues,
     describe_quorum,
+    describe_share_group_offsets,
     describe_subscriptions,
     describe_topic_partitions,
     describe_transactions,
@@ -47,6 +50,7 @@ from martlet.wire.messages import (
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    initialize_share_group_state,
     join_group,
     leave_group,
     list_config_resources,
@@ -58,9 +62,12 @@ from martlet.wire.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     open_transaction_group,
+    read_share_group_state_summary,
     receive_messages,
     seek_queue,
     settle_messages,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -184,6 +191,38 @@ def group_rows() -> Iterator[Row]:
     yield _row(ApiKey.OFFSET_DELETE, offset_delete, range(1), needs, group_id=GROUP, topics=[gone])
 
 
+def share_rows() -> Iterator[Row]:
+    op = Operation
+    beat = {"group_id": GROUP, "subscribed_topic_names": [TOPIC]}
+    needs = [group(op.READ), topic(op.DESCRIBE)]
+    yield _row(ApiKey.SHARE_GROUP_HEARTBEAT, share_group_heartbeat, range(1, 2), needs, **beat)
+    needs = [group(op.DESCRIBE)]
+    yield _row(ApiKey.SHARE_GROUP_DESCRIBE, share_group_describe, range(1, 2), needs, group_ids=[GROUP])
+    shown = describe_share_group_offsets
+    asked = shown.DescribeShareGroupOffsetsRequestGroup(
+        GROUP, [shown.DescribeShareGroupOffsetsRequestTopic(TOPIC, [0])]
+    )
+    needs = [group(op.DESCRIBE), topic(op.DESCRIBE)]
+    row = _row(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, shown, range(2), needs, groups=[asked])
+    answered = shown.DescribeShareGroupOffsetsResponseGroup(GROUP)
+    yield row._replace(response=partial(shown.DescribeShareGroupOffsetsResponse, groups=[answered]))
+    moved = alter_share_group_offsets
+    to = moved.AlterShareGroupOffsetsRequestTopic(TOPIC, [moved.AlterShareGroupOffsetsRequestPartition(0, 5)])
+    needs = [group(op.READ), topic(op.READ)]
+    yield _row(ApiKey.ALTER_SHARE_GROUP_OFFSETS, moved, range(1), needs, group_id=GROUP, topics=[to])
+    gone = delete_share_group_offsets
+    of = gone.DeleteShareGroupOffsetsRequestTopic(TOPIC)
+    needs = [group(op.DELETE), topic(op.READ)]
+    yield _row(ApiKey.DELETE_SHARE_GROUP_OFFSETS, gone, range(1), needs, group_id=GROUP, topics=[of])
+    begun = initialize_share_group_state
+    to_begin = begun.InitializeStateData(TOPIC_ID, [begun.PartitionData(0, 0, 5)])
+    needs = [cluster(op.CLUSTER_ACTION)]
+    yield _row(ApiKey.INITIALIZE_SHARE_GROUP_STATE, begun, range(1), needs, group_id=GROUP, topics=[to_begin])
+    state = read_share_group_state_summary
+    read = state.ReadStateSummaryData(TOPIC_ID, [state.PartitionData(0)])
+    yield _row(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, state, range(2), needs, group_id=GROUP, topics=[read])
+
+
 def transaction_rows() -> Iterator[Row]:
     op = Operation
     yield _row(ApiKey.INIT_PRODUCER_ID, init_producer_id, range(6), [cluster(op.IDEMPOTENT_WRITE)])
@@ -272,6 +311,6 @@ def cluster_rows() -> Iterator[Row]:
     yield _row(ApiKey.ALTER_REPLICA_LOG_DIRS, dirs, range(1, 3), [cluster(op.ALTER)], dirs=[moved])
 
 
-ROWS = (*topic_rows(), *group_rows(), *transaction_rows(), *config_rows(), *cluster_rows())
+ROWS = (*topic_rows(), *group_rows(), *share_rows(), *transaction_rows(), *config_rows(), *cluster_rows())
 LISTING = frozenset({ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER})
 """APIs that refuse no client, and show to each client what it may see."""

@@ -54,7 +54,7 @@ def test_every_gate_is_open_or_stands_in_the_rows_of_this_test() -> None:
     open_ones = {key for key, gate in GATES.items() if gate in (open_to_all, checked_by_handler)}
     assert {row.key for row in ROWS} | LISTING | open_ones == set(GATES)
     assert open_ones == {
-        *(ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.API_VERSIONS),
+        *(ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE, ApiKey.API_VERSIONS),
         *(ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE),
     }
 

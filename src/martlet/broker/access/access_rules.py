@@ -62,6 +62,13 @@ class AccessRules:
         self._audit.denied(link, api, f"{operation.name} topic {topic!r}")
         return False
 
+    def may_use_group(self, link: Link, group_id: str, api: str) -> bool:
+        """Whether this client may read as a member of a group."""
+        if self.viewer(link).may(Operation.READ, ResourceKind.GROUP, group_id):
+            return True
+        self._audit.denied(link, api, f"READ group {group_id!r}")
+        return False
+
     def admit(self, api_key: int, request: Any, link: Link, version: int) -> Admission:
         """What the handler may see of a request, and what else its answer must say."""
         gate = GATES.get(api_key)

@@ -2,7 +2,7 @@
 
 Each runs at one level, which is the lowest and the highest supported and the one in force, so there is nothing to
 change. `metadata.version` is there for tools that want one: the metadata have a format of our own, and 30 (4.3-IV0) is
-the level of the Kafka whose protocol is spoken here. Queues will add theirs.
+the level of the Kafka whose protocol is spoken here.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from martlet.base.errors import ApiError, ErrorCode
 LEVELS: Final[Mapping[str, int]] = {
     "group.version": 1,  # the consumer protocol of KIP-848
     "metadata.version": 30,
+    "share.version": 1,  # share groups (KIP-932)
     "transaction.version": 2,  # partitions are added by the publish itself, every end raises the epoch (KIP-890)
 }
 

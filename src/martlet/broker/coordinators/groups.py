@@ -21,6 +21,7 @@ from martlet.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from martlet.coordinator.result import RecordCodec
 from martlet.coordinator.snapshots import DEFAULT_SNAPSHOTS, SnapshotRule
 from martlet.groups.ports import ConsumerTimes, GroupsOptions, TopicView
+from martlet.groups.share.options import ShareOptions, ShareTimes
 from martlet.observe.metrics import BrokerMetrics
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ def group_kind(
     ids: IdSource,
     metrics: BrokerMetrics,
     snapshots: SnapshotRule = DEFAULT_SNAPSHOTS,
+    on_share_member_left: Sequence[Callable[[str, str], None]] = (),
 ) -> "MachineKind[GroupsMachine]":
-    """What a coordinator host must know of groups."""
+    """What a coordinator host must know of groups; `on_share_member_left` may grow when the machine runs already."""
 
     def make_machine() -> "GroupsMachine":
         from martlet.groups.machine import GroupsMachine
@@ -52,7 +54,9 @@ def group_kind(
 
         return GroupRecordCodec((*KINDS, *SHARE_KINDS))
 
-    return MachineKind("groups", make_machine, make_codec, partial(_count, metrics), snapshots=snapshots)
+    return MachineKind(
+        "groups", make_machine, make_codec, partial(_stored, metrics, on_share_member_left), snapshots=snapshots
+    )
 
 
 def offsets_topic(settings: BrokerSettings, image: MetadataImage, admin: TopicAdmin) -> InternalTopic:
@@ -62,7 +66,9 @@ def offsets_topic(settings: BrokerSettings, image: MetadataImage, admin: TopicAd
 
 
 def group_options(
-    settings: BrokerSettings, consumer_times_of: Callable[[str], ConsumerTimes | None] = lambda group_id: None
+    settings: BrokerSettings,
+    consumer_times_of: Callable[[str], ConsumerTimes | None] = lambda group_id: None,
+    share_times_of: Callable[[str], ShareTimes | None] = lambda group_id: None,
 ) -> GroupsOptions:
     """What the settings say about groups."""
     return GroupsOptions(
@@ -76,6 +82,7 @@ def group_options(
         consumer_session_timeout_ms=settings.consumer_group_session_timeout_ms,
         consumer_heartbeat_interval_ms=settings.consumer_group_heartbeat_interval_ms,
         consumer_times_of=consumer_times_of,
+        share=ShareOptions(times_of=share_times_of),
     )
 
 
@@ -96,6 +103,16 @@ def consumer_times(image: MetadataImage, settings: TopicSettings) -> Callable[[s
             config.number("consumer.heartbeat.interval.ms"),
             config.number("consumer.assignment.interval.ms"),
         )
+
+    return times_of
+
+
+def share_times(settings: TopicSettings) -> Callable[[str], ShareTimes]:
+    """What share groups set themselves, or the broker for all of them."""
+
+    def times_of(group_id: str) -> ShareTimes:
+        config = settings.group_config(group_id)
+        return ShareTimes(config.number("share.session.timeout.ms"), config.number("share.heartbeat.interval.ms"))
 
     return times_of
 
@@ -149,8 +166,9 @@ def watch_groups(groups: GroupCoordinator, metrics: BrokerMetrics) -> None:
     )
 
 
-def _count(metrics: BrokerMetrics, records: Sequence[object]) -> None:
+def _stored(metrics: BrokerMetrics, on_left: Sequence[Callable[[str, str], None]], records: Sequence[object]) -> None:
     from martlet.groups.records import ClassicGroupStored, OffsetCommitted, OffsetPending, TargetEpochStored
+    from martlet.groups.share.records import ShareMemberRemoved
 
     for record in records:
         kind = type(record)
@@ -158,3 +176,6 @@ def _count(metrics: BrokerMetrics, records: Sequence[object]) -> None:
             metrics.offset_commits += 1
         elif kind is TargetEpochStored or (isinstance(record, ClassicGroupStored) and record.members):
             metrics.group_rebalances += 1
+        elif isinstance(record, ShareMemberRemoved):
+            for hears in on_left:
+                hears(record.group_id, record.member_id)

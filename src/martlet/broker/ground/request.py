@@ -31,6 +31,8 @@ class Link:
     """When it came, by the clock that never goes back."""
     listener: ListenerOptions = _LISTENER
     session: Session = field(default_factory=Session)
+    on_closed: list[Callable[[], None]] = field(default_factory=list, compare=False)
+    """Called when the connection is gone, after its open requests were abandoned."""
 
     @property
     def principal(self) -> Principal:

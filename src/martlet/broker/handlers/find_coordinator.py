@@ -3,14 +3,14 @@
 v4+ asks for several keys at once; a key named several times is answered once. Asking for a group makes the offsets
 topic when there is none yet, so the first answer already names the coordinator; the same holds for transactions and
 their topic. As in Kafka the empty group id has a coordinator too: consumers of old commit offsets under it. An empty
-transactional id is INVALID_REQUEST. Key type 2 needs v6.
-Deviation: queues have no coordinator yet. Their keys are refused with UNSUPPORTED_VERSION and a sentence.
+transactional id is INVALID_REQUEST. Key type 2 needs v6: its keys are group:topic id:partition, and the state of a
+share group in a partition is where the partition is led.
 """
 
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
-from martlet.base.ids import NO_BROKER
+from martlet.base.ids import NO_BROKER, BrokerId, parse_topic_id
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
 from martlet.broker.serving.turns import in_turns
@@ -54,6 +54,8 @@ async def _find(broker: BrokerServices, key_type: int, key: str, context: Reques
         _check_kind(key_type, context.version)
         if key_type == _TRANSACTION:
             node_id = await broker.transactions.coordinator.coordinator_of(_checked(key))
+        elif key_type == _SHARE:
+            node_id = _leader_of_state(broker, key)
         else:
             node_id = await broker.groups.coordinator_of(key)
         address = broker.cluster.address_of(node_id, context.link)
@@ -68,8 +70,23 @@ async def _find(broker: BrokerServices, key_type: int, key: str, context: Reques
 def _check_kind(key_type: int, version: int) -> None:
     if key_type not in _KINDS or (key_type == _SHARE and version < _FIRST_VERSION_OF_SHARES):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type} cannot be asked for with version {version}")
-    if key_type == _SHARE:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "this broker does not serve share groups")
+
+
+def _leader_of_state(broker: BrokerServices, key: str) -> BrokerId:
+    """The leader of the partition that a key names as group:topic id:partition."""
+    group_id, _, rest = key.partition(":")
+    topic_id, _, index = rest.rpartition(":")
+    try:
+        if not (group_id and index.isascii() and index.isdigit()):
+            raise ValueError("a part of the key is missing")
+        topic = broker.image.topic_by_id(parse_topic_id(topic_id))
+    except ValueError as error:
+        reason = f"{key[:249]!r} names no partition of a group as group:topic id:partition"
+        raise ApiError(ErrorCode.INVALID_REQUEST, reason) from error
+    partition = broker.image.partition(topic.name, int(index)) if topic is not None else None
+    if partition is None or partition.leader is None:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition of {key[:249]!r} has no leader now")
+    return partition.leader
 
 
 def _checked(transactional_id: str) -> str:

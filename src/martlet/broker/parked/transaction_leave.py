@@ -63,12 +63,14 @@ class LeaveQuestion:
         self._transactional_id = transactional_id
         self._version = version
         self._guards: dict[Partition, Guard] = {}
+        self._given: dict[tuple[ProducerPair, Partition], Guard] = {}
+        """The same by producer too: a request that makes no sense may name several for one partition."""
         self._refusals: dict[Partition, ApiError] = {}
         self._by_pair: dict[ProducerPair, dict[TopicPartition, Partition]] = {}
         for partition, header in batches:
             pair = ProducerPair(header.producer_id, header.producer_epoch)
             try:
-                self._guards[partition] = partition.guards.ask(*pair)
+                self._guards[partition] = self._given[pair, partition] = partition.guards.ask(*pair)
             except ApiError as error:
                 self._refusals[partition] = error
                 continue
@@ -83,7 +85,8 @@ class LeaveQuestion:
             for name, code in outcomes.items():
                 if code is not ErrorCode.NONE:
                     partition = partitions[name]
-                    partition.guards.drop(pair.id, self._guards.pop(partition))
+                    partition.guards.drop(pair.id, self._given[pair, partition])
+                    self._guards.pop(partition, None)
                     known = code_for(code, self._version)
                     detail = f"the transaction's coordinator says: {ERROR_TABLE[code].text}"
                     self._refusals[partition] = ApiError(known, detail)

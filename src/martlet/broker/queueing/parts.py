@@ -3,14 +3,23 @@
 Proved by: tests/unit/broker/queueing/test_queue_host.py
 """
 
+from collections.abc import Callable
+from typing import TypeAlias
+
+from martlet.base.ids import BrokerId
 from martlet.base.randomness import IdSource, Randomness
 from martlet.broker.coordinators.transaction_parts import CoordinatorParts
 from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.broker.partitions.topic_settings import TopicSettings
 from martlet.broker.queueing.dead_letters import DeadLetterOffice, DeadLetterWriter
 from martlet.broker.queueing.host import QueueHost
+from martlet.broker.queueing.share_door import ShareDoor
+from martlet.broker.queueing.share_standings import ShareStandings
 from martlet.broker.queueing.subscription_admin import SubscriptionAdmin
 from martlet.broker.routing.peers import Peers
+from martlet.cluster.image import MetadataImage
+
+MemberLeft: TypeAlias = Callable[[str, str], None]
 
 
 def make_queues(
@@ -25,3 +34,12 @@ def make_queues(
     writer = DeadLetterWriter(table.me, changes.image, table, peers, clock)
     admin = SubscriptionAdmin(changes, clock, IdSource(randomness))
     return QueueHost(admin, table, topic_settings, clock, randomness, DeadLetterOffice(writer, clock))
+
+
+def make_share(
+    image: MetadataImage, queues: QueueHost, peers: Peers, me: BrokerId, on_member_left: list[MemberLeft]
+) -> ShareDoor:
+    """The door of Kafka's share protocol to these queues; it wants to hear of members that have left their groups."""
+    door = ShareDoor(queues, ShareStandings(me, image, queues, peers))
+    on_member_left.append(door.member_left)
+    return door

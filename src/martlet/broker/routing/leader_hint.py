@@ -43,6 +43,25 @@ def add_leader_hints(
     ]
 
 
+def leaders_of(
+    cluster: ClusterView, link: Link, partitions: Iterable[tuple[TopicId, int]]
+) -> tuple[dict[tuple[TopicId, int], CurrentLeader], list[NodeEndpoint]]:
+    """The leaders of those partitions that another broker leads, and where they can be reached."""
+    present = cluster.present()
+    found: dict[tuple[TopicId, int], CurrentLeader] = {}
+    for topic_id, index in partitions:
+        record = _record(cluster.image, None, topic_id, index)
+        leader = leader_of(record, present) if record is not None else None
+        if record is not None and leader is not None and leader != cluster.me:
+            found[topic_id, index] = CurrentLeader(leader, record.leader_epoch)
+    endpoints = [
+        NodeEndpoint(leader, address.host, address.port, present[leader].rack)
+        for leader in dict.fromkeys(BrokerId(one.leader_id) for one in found.values())
+        if (address := cluster.address_of(leader, link)) is not None
+    ]
+    return found, endpoints
+
+
 def _record(image: MetadataImage, name: str | None, topic_id: bytes | None, index: int) -> PartitionRecord | None:
     if name is None:
         topic = image.topic_by_id(TopicId(topic_id or b""))

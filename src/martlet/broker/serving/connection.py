@@ -149,6 +149,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._flow.close()
         self._budget.forget(self)
         self._owner.closed(self)
+        for callback in self._link.on_closed:
+            callback()
 
     def eof_received(self) -> bool:
         return False

@@ -5,13 +5,13 @@ closes the connection too, so that the client retries; it never reaches other cl
 named supervisors that may catch everything.
 
 Errors in answers are counted, and `throttle_time_ms` is filled, where the answer leaves: here for all APIs that go
-through the message codec; the handlers of Produce and Fetch count when they know of an error, and call
+through the message codec; handlers with codecs of their own count when they know of an error, and call
 `Reply.throttle`. How long a client waits is decided by one hook, `Dispatcher.throttle`, for all APIs.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -60,7 +60,9 @@ class Dispatcher:
         self.metrics.requests_total[header.api_key] += 1
         try:
             if isinstance(api, RawApi):
-                api.start(self._broker, link, frame, reply)
+                work = api.start(self._broker, link, frame, reply)
+                if work is not None:
+                    self._follow(self._complete(link, work, reply))
             else:
                 self._start_message(api, link, frame, reply)
         except ProtocolViolation as violation:
@@ -99,13 +101,23 @@ class Dispatcher:
         if isinstance(answer, TimedAnswer):
             answer = self._timed.answer(answer)
         if isinstance(answer, Awaitable):
-            task = asyncio.ensure_future(self._finish(link, answer, reply, finish))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task = self._follow(self._finish(link, answer, reply, finish))
             if api.ends_with_connection:
                 reply.on_abandoned = _canceller(task)
         else:
             self._answer(reply, finish(answer), header.api_version)
+
+    def _follow(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _complete(self, link: Link, work: Awaitable[None], reply: Reply) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - supervisor: one request's failure must not end the broker
+            self._unexpected(link, reply, error)
 
     async def _finish(self, link: Link, answer: Awaitable[Any], reply: Reply, finish: Finish) -> None:
         try:

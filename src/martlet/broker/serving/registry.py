@@ -1,7 +1,7 @@
 """The table of APIs this broker serves, made from the handler modules; ApiVersions is computed from it.
 
 A handler module declares KEY and VERSIONS (first and last version served) and either REQUEST and `handle`, for
-an API whose messages go through the generic codec, or `start`, for the two that have codecs of their own.
+an API whose messages go through the generic codec, or `start`, for those that have codecs of their own.
 """
 
 from collections.abc import Awaitable, Iterable
@@ -23,9 +23,11 @@ class MessageHandler(Protocol):
 
 
 class RawHandler(Protocol):
-    """Reads the request from the frame itself and completes the reply itself."""
+    """Reads the request from the frame itself and completes the reply itself, at once or in what it returns."""
 
-    def __call__(self, broker: BrokerServices, link: Link, frame: memoryview, reply: Reply, /) -> None: ...
+    def __call__(
+        self, broker: BrokerServices, link: Link, frame: memoryview, reply: Reply, /
+    ) -> Awaitable[None] | None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 A session belongs to a (group, member) and lives on one connection. ShareFetch opens it with epoch 0; every further
 ShareFetch or ShareAcknowledge carries the next epoch; -1 closes it. A client that is out of step opens a new one.
 
-Rules: when a session ends, by its close or by its connection's, what its member has leased comes back at once as not
-delivered; the caller does that for the keys it is handed. Opening again replaces a session without releasing anything:
-the member may still be at work.
+Rules: when a session ends, by its close or by its connection's, what its member has leased comes back at once; the
+caller does that for the sessions it is handed. Opening another replaces a session without releasing anything, since the
+member may still be at work; the new one knows where it has leases.
 
 Invariants:
 QSS-1 There is at most one session of a (group, member), and it is known to its connection.
@@ -14,7 +14,7 @@ QSS-2 An epoch is accepted once, and only as the successor of the one before.
 Proved by: tests/unit/queues/share/test_sessions.py
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -51,6 +51,8 @@ class ShareSession:
     """The one that the next request carries."""
     partitions: dict[SharePartition, None] = field(default_factory=dict)
     """In the order in which the next fetch looks at them."""
+    leased: dict[SharePartition, None] = field(default_factory=dict)
+    """Where the member may have leases, whether it still fetches from there or not."""
 
     def add(self, partitions: Iterable[SharePartition]) -> list[SharePartition]:
         """Fetch from these as well; those that are new, which the answer has to name."""
@@ -65,6 +67,7 @@ class ShareSession:
     def served(self, partitions: Iterable[SharePartition]) -> None:
         """These had something to give: the next fetch looks at the others first."""
         for one in partitions:
+            self.leased[one] = None
             if one in self.partitions:
                 del self.partitions[one]
                 self.partitions[one] = None
@@ -95,8 +98,10 @@ class ShareSessions:
         if key not in self._sessions and len(self._sessions) >= self._sessions_max:
             reason = f"this broker holds {self._sessions_max} share sessions, which is its limit"
             raise ApiError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, reason)
-        self._remove(key)
+        before = self._remove(key)
         session = self._sessions[key] = ShareSession(key, connection)
+        if before is not None:
+            session.leased = before.leased
         self._of_connection.setdefault(connection, set()).add(key)
         return session
 
@@ -106,23 +111,23 @@ class ShareSessions:
             raise ApiError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "ShareAcknowledge cannot open a share session")
         return self._step(key, epoch, connection)
 
+    def is_open(self, session: ShareSession) -> bool:
+        """Whether nothing has ended or replaced it."""
+        return self._sessions.get(session.key) is session
+
     def close(self, session: ShareSession) -> None:
         """The session is over; what its member has leased at this broker is to be released."""
-        if self._sessions.get(session.key) is session:
+        if self.is_open(session):
             self._remove(session.key)
 
-    def connection_closed(self, connection: int) -> Sequence[SessionKey]:
-        """The sessions of a connection are over; those whose leases are to be released."""
+    def connection_closed(self, connection: int) -> list[ShareSession]:
+        """The sessions of a connection are over; their leases are to be released."""
         keys = sorted(self._of_connection.get(connection, ()))
-        for key in keys:
-            self._remove(key)
-        return keys
+        return [session for key in keys if (session := self._remove(key)) is not None]
 
-    def member_removed(self, key: SessionKey) -> bool:
-        """The member has left its group or was thrown out; whether it had a session, and so perhaps leases."""
-        had_one = key in self._sessions
-        self._remove(key)
-        return had_one
+    def member_removed(self, key: SessionKey) -> ShareSession | None:
+        """The member has left its group or was thrown out; its session, if any, whose leases are to be released."""
+        return self._remove(key)
 
     def _step(self, key: SessionKey, epoch: int, connection: int) -> ShareSession:
         session = self._sessions.get(key)
@@ -137,11 +142,12 @@ class ShareSessions:
         session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
         return session
 
-    def _remove(self, key: SessionKey) -> None:
+    def _remove(self, key: SessionKey) -> ShareSession | None:
         session = self._sessions.pop(key, None)
         if session is None:
-            return
+            return None
         of_connection = self._of_connection[session.connection]
         of_connection.discard(key)
         if not of_connection:
             del self._of_connection[session.connection]
+        return session

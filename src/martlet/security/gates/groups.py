@@ -94,18 +94,19 @@ _consumer_group_describe: Final = one_by_one(
 
 def describe_groups(request: Any, asker: Asker) -> Admission:
     """DESCRIBE of each group."""
-    return _with_groups_finished(_describe_groups(request, asker), lambda group: _with_operations(group, asker))
+    return finish_groups(_describe_groups(request, asker), lambda group: shown_operations(group, asker))
 
 
 def consumer_group_describe(request: Any, asker: Asker) -> Admission:
     """DESCRIBE of each group and of every topic that its members have."""
-    return _with_groups_finished(
+    return finish_groups(
         _consumer_group_describe(request, asker),
-        lambda group: _with_operations(_without_hidden_topics(group, asker), asker),
+        lambda group: shown_operations(_without_hidden_topics(group, asker), asker),
     )
 
 
-def _with_groups_finished(admission: Admission, finish_group: Any) -> Admission:
+def finish_groups(admission: Admission, finish_group: Any) -> Admission:
+    """The same, with something done to every group of the handler's answer."""
     if admission.answer is not None:
         return admission
 
@@ -116,7 +117,8 @@ def _with_groups_finished(admission: Admission, finish_group: Any) -> Admission:
     return Admission(admission.request, finish)
 
 
-def _with_operations(group: Any, asker: Asker) -> Any:
+def shown_operations(group: Any, asker: Asker) -> Any:
+    """The group as described, with what the client may do to it if that was asked for."""
     if group.authorized_operations == OPERATIONS_NOT_REQUESTED:
         return group
     return replace(group, authorized_operations=asker.viewer.authorized_operations(GROUP, group.group_id))

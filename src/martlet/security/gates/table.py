@@ -6,7 +6,7 @@ Proved by: tests/unit/security/test_gates.py (every served API has a line)
 from collections.abc import Mapping
 from typing import Final
 
-from martlet.security.gates import cluster, groups, queues, topics, transactions
+from martlet.security.gates import cluster, groups, queues, shares, topics, transactions
 from martlet.security.gates.gate import Gate, checked_by_handler, open_to_all
 from martlet.wire.api_keys import ApiKey
 
@@ -38,6 +38,15 @@ GATES: Final[Mapping[int, Gate]] = {
     ApiKey.DELETE_GROUPS: groups.delete_groups,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: groups.consumer_group_heartbeat,
     ApiKey.CONSUMER_GROUP_DESCRIBE: groups.consumer_group_describe,
+    ApiKey.SHARE_GROUP_HEARTBEAT: shares.share_group_heartbeat,
+    ApiKey.SHARE_GROUP_DESCRIBE: shares.describe_share_groups,
+    ApiKey.SHARE_FETCH: checked_by_handler,
+    ApiKey.SHARE_ACKNOWLEDGE: checked_by_handler,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: shares.initialize_state,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: shares.read_state_summary,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: shares.describe_offsets,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: shares.alter_offsets,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: shares.delete_offsets,
     ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
     ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions_to_txn,
     ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn,

@@ -55,15 +55,18 @@ def test_a_session_belongs_to_its_connection() -> None:
     open_session(sessions, ANN, 1)
     open_session(sessions, BOB, 1)
     assert refusal(sessions, 1, connection=2) is ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert sessions.connection_closed(1) == [ANN, BOB]
+    assert [session.key for session in sessions.connection_closed(1)] == [ANN, BOB]
     assert sessions.connection_closed(1) == []
     assert refusal(sessions, 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
 def test_opening_again_replaces_the_session_and_its_connection() -> None:
     sessions = ShareSessions()
-    open_session(sessions, connection=1).add([P0])
+    first = open_session(sessions, connection=1)
+    first.add([P0])
+    first.served([P0])
     again = open_session(sessions, connection=2)
+    assert list(again.leased) == [P0], "the member may still be at work there"
     assert again.partitions == {}
     assert sessions.connection_closed(1) == []
     assert sessions.fetch(ANN, 1, 2, has_acknowledgements=False) is again
@@ -76,13 +79,15 @@ def test_a_session_that_closes_takes_its_last_acknowledgements_first() -> None:
     sessions.close(session)
     sessions.close(session)
     assert refusal(sessions, -1) is ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert not sessions.member_removed(ANN)
+    assert sessions.member_removed(ANN) is None
 
 
 def test_a_member_that_is_removed_loses_its_session() -> None:
     sessions = ShareSessions()
-    open_session(sessions)
-    assert sessions.member_removed(ANN)
+    session = open_session(sessions)
+    assert sessions.is_open(session)
+    assert sessions.member_removed(ANN) is session
+    assert not sessions.is_open(session)
     assert len(sessions) == 0
 
 

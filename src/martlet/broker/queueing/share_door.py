@@ -1,0 +1,93 @@
+"""The door of Kafka's share protocol: its sessions on this broker, and the release of what a member had when one ends.
+
+Rules: a session that its client closes gives its leases back as not delivered, they do not count as attempts; so does
+an answer that could not be sent. One that ends with its connection gives them back as attempts that failed: a message
+that kills its worker would kill one after the other otherwise, for ever.
+
+Proved by: tests/broker/test_share_apis.py, tests/clients/test_share_confluent.py
+"""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from functools import partial
+from typing import Any
+
+from martlet.base.errors import ApiError
+from martlet.broker.ground.request import Link
+from martlet.broker.queueing.doors import QueueDoors
+from martlet.broker.queueing.share_standings import ShareStandings
+from martlet.queues.share.sessions import SessionKey, SharePartition, ShareSession, ShareSessions
+
+
+class ShareDoor:
+    """Lives on the broker's event loop until `aclose`."""
+
+    def __init__(self, queues: QueueDoors, standings: ShareStandings) -> None:
+        self.standings = standings
+        self.sessions = ShareSessions()
+        self._queues = queues
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watched: set[int] = set()
+
+    def start(self) -> None:
+        """Nothing runs before the first request."""
+
+    async def aclose(self) -> None:
+        """Leave off with what waits."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def connection_of(self, link: Link) -> int:
+        """The connection as sessions know it; they end with it."""
+        connection = id(link)
+        if connection not in self._watched:
+            self._watched.add(connection)
+            link.on_closed.append(partial(self._connection_closed, connection))
+        return connection
+
+    def close(self, session: ShareSession) -> None:
+        """The client has ended its session."""
+        self.sessions.close(session)
+        self._release(session, was_delivered=False)
+
+    def member_left(self, group_id: str, member_id: str) -> None:
+        """The member is none any more. One that leaves has closed its sessions before; this one was not heard of."""
+        session = self.sessions.member_removed(SessionKey(group_id, member_id))
+        if session is not None:
+            self._release(session, was_delivered=True)
+
+    def give_back(self, session: ShareSession, partition: SharePartition) -> None:
+        """What the member has there cannot reach it."""
+        self._release_at(session, partition, was_delivered=False)
+
+    def _connection_closed(self, connection: int) -> None:
+        self._watched.discard(connection)
+        for session in self.sessions.connection_closed(connection):
+            self._release(session, was_delivered=True)
+
+    def _release(self, session: ShareSession, *, was_delivered: bool) -> None:
+        for partition in session.leased:
+            self._release_at(session, partition, was_delivered=was_delivered)
+
+    def _release_at(self, session: ShareSession, partition: SharePartition, *, was_delivered: bool) -> None:
+        group_id, member_id = session.key
+        try:
+            queue = self._queues.find(partition.topic_id, partition.partition, group_id)
+            stored = queue.release_holder(member_id, was_delivered=was_delivered)
+        except ApiError:
+            return  # it is served elsewhere now, where nothing is leased yet
+        self._start(_settled(stored))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="martlet-share")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _settled(stored: Awaitable[None]) -> None:
+    """Wait until it is committed; if it cannot be stored the lease ends by its time."""
+    try:
+        await stored
+    except ApiError:
+        return
