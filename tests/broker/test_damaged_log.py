@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from martlet.base.errors import ErrorCode
 from martlet.wire.batch import iterate_batches
 from martlet.wire.fetch import FetchPartition, FetchPartitionResult
+from martlet.wire.messages.init_producer_id import InitProducerIdRequest
 from tests.broker.broker_process import BrokerProcess
 from tests.broker.group_requests import commit, committed
 from tests.broker.raw_client import RawClient
@@ -138,3 +139,31 @@ def test_a_broker_that_cannot_serve_some_groups_is_not_ready_until_it_can(
     assert scrape(process.operations_url)["martlet_unserved_group_partitions"] == 0
     with RawClient(process.address) as client:
         assert committed(client, "g", topic) == 29
+
+
+def test_a_broker_that_cannot_serve_some_transactions_is_not_ready_and_hands_out_no_epoch_again(
+    make_process: Callable[..., BrokerProcess],
+) -> None:
+    process = make_process(scrub_bytes_per_second=0)
+    ask = InitProducerIdRequest("paying", 60_000)
+    with RawClient(process.address) as client:
+        made = [client.call(ask, 5) for _ in range(200)]  # more than a start reads
+        before = [answer for answer in made if answer.error_code == ErrorCode.NONE][-1]
+    process.stop()
+    [file] = [path for path in Path(process.data).rglob("__transaction_state-*/*.log") if path.stat().st_size]
+    sound = file.read_bytes()
+    file.write_bytes(sound[:70] + b"?" + sound[71:])
+    process.start()
+    wait_until(lambda: _readiness(process)[0] == 503, "the broker to find that it cannot serve the transactions")
+    assert file.parent.name in _readiness(process)[1]
+    assert scrape(process.operations_url)["martlet_unserved_transaction_partitions"] == 1
+    with RawClient(process.address) as client:
+        refused = client.call(ask, 5)
+        assert refused.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        assert refused.producer_id == -1
+    file.write_bytes(sound)
+    wait_until(lambda: _readiness(process)[0] == 200, "the transactions to be served again", within_seconds=30)
+    with RawClient(process.address) as client:
+        after = client.call(ask, 5)
+        assert (after.error_code, after.producer_id) == (ErrorCode.NONE, before.producer_id)
+        assert after.producer_epoch > before.producer_epoch
