@@ -201,6 +201,16 @@ class SystemFile:
         self.close()
 
 
+def _listed(entry: os.DirEntry[str]) -> DirectoryEntry | None:
+    """None for a file that has been renamed or removed since its name was read, as drafts of other threads are."""
+    if entry.is_dir(follow_symlinks=False):
+        return DirectoryEntry(entry.name, True, 0)
+    try:
+        return DirectoryEntry(entry.name, False, entry.stat(follow_symlinks=False).st_size)
+    except FileNotFoundError:
+        return None
+
+
 class SystemDisk:
     """The machine's file system."""
 
@@ -219,12 +229,7 @@ class SystemDisk:
     def list_directory(self, path: str) -> list[DirectoryEntry]:
         try:
             with os.scandir(path) as entries:
-                found = [
-                    DirectoryEntry(entry.name, True, 0)
-                    if entry.is_dir(follow_symlinks=False)
-                    else DirectoryEntry(entry.name, False, entry.stat(follow_symlinks=False).st_size)
-                    for entry in entries
-                ]
+                found = [listed for entry in entries if (listed := _listed(entry)) is not None]
         except FileNotFoundError:
             return []
         except OSError as error:

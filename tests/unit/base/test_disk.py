@@ -2,6 +2,8 @@
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -157,6 +159,28 @@ def test_directories_are_listed_by_name_with_sizes(disk: Disk, tmp_path: Path) -
     assert disk.list_directory(str(tmp_path / "absent")) == []
     with pytest.raises(StorageFailure):
         disk.list_directory(str(tmp_path / "a"))
+
+
+def test_a_file_that_vanishes_while_its_directory_is_listed_takes_no_other_from_the_list(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("draft.tmp", "kept"):
+        (tmp_path / name).touch()
+    (tmp_path / "directory").mkdir()
+    scan = os.scandir
+
+    @contextmanager
+    def scan_while_the_draft_is_renamed(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with scan(path) as entries:
+            found = list(entries)
+        (tmp_path / "draft.tmp").rename(tmp_path / "final")
+        yield iter(found)
+
+    monkeypatch.setattr(os, "scandir", scan_while_the_draft_is_renamed)
+    assert disk.list_directory(str(tmp_path)) == [
+        DirectoryEntry("directory", True, 0),
+        DirectoryEntry("kept", False, 0),
+    ]
 
 
 def test_removing_is_silent_about_what_is_gone(disk: Disk, tmp_path: Path) -> None:
