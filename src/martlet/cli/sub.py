@@ -247,6 +247,26 @@ def seek(name: str, partition: str, offset: int, target: Target) -> None:
     print_note(f"subscription {name!r} goes on at offset {offset} of {partition}")
 
 
+@sub.command("cancel")
+@_name
+@click.argument("partition", metavar="TOPIC:PARTITION")
+@click.argument("offset", type=int)
+@connects
+def cancel(name: str, partition: str, offset: int, target: Target) -> None:
+    """Never deliver one message to NAME, delayed or waiting; refused when a worker has it."""
+    topic, _, index = partition.rpartition(":")
+    if not topic or not index.isdigit():
+        raise click.UsageError(f"{partition!r} is not TOPIC:PARTITION")
+
+    async def work(cluster: "Cluster") -> None:
+        from martlet.client.queues import Queues
+
+        await Queues(cluster).cancel(name, TopicPartition(topic, int(index)), offset)
+
+    run_with_cluster(target, work)
+    print_note(f"offset {offset} of {partition} is cancelled for subscription {name!r}")
+
+
 @sub.command("status")
 @_name
 @click.argument("partition", metavar="TOPIC:PARTITION")

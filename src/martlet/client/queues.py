@@ -62,6 +62,8 @@ class Verdict(IntEnum):
     RELEASE = 2
     REJECT = 3
     RENEW = 4
+    CANCEL = 5
+    """Of a message that no holder has: it is never delivered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,14 @@ class Queues:
         await self._cluster.retry(attempt, topics=[partition.topic])
 
     # --- settling
+
+    async def cancel(self, name: str, partition: TopicPartition, offset: int) -> None:
+        """Never deliver a message, delayed or waiting; ApiError when it was handed out already or is finished."""
+        topic_id = TopicId((await self._cluster.topic(partition.topic)).id)
+        lease = message_without_token(topic_id, partition.partition, offset)
+        (refused,) = await self.settle(name, [Settling(lease, Verdict.CANCEL)])
+        if refused is not None:
+            raise refused
 
     async def settle(self, name: str, settlings: Sequence[Settling]) -> list[ApiError | None]:
         """Say what became of messages, all at once; for each None, or why it was refused.

@@ -3,6 +3,7 @@
 - From any connection. What names a holder counts for that holder's messages, what names an attempt for that attempt
   only; without either, what is said ends the current lease of the subscription, whose ever it is.
 - Every settlement is applied or refused for itself, and answered when all of the request is committed.
+- A message that no holder has can be cancelled: it is never delivered by this subscription.
 - A settlement in another leader epoch than the one named is refused (INVALID_RECORD_STATE): those leases have ended.
 """
 
@@ -18,6 +19,7 @@ from martlet.broker.services import BrokerServices
 from martlet.queues.engine import Settlement, Verdict
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.messages.settle_messages import (
+    CANCEL,
     Settled,
     SettledPartition,
     SettledPartitionResult,
@@ -30,7 +32,7 @@ KEY: Final = ApiKey.SETTLE_MESSAGES
 VERSIONS: Final = (0, 0)
 REQUEST: Final = SettleMessagesRequest
 
-_VERDICTS: Final = frozenset((Verdict.ACCEPT, Verdict.RELEASE, Verdict.REJECT, Verdict.RENEW))
+_VERDICTS: Final = frozenset((Verdict.ACCEPT, Verdict.RELEASE, Verdict.REJECT, Verdict.RENEW, CANCEL))
 _TIME_MS_MAX: Final = 7 * 24 * 3_600_000
 _ANSWERED = SettledResult()
 
@@ -61,10 +63,19 @@ def _apply_all(broker: BrokerServices, subscription: str, asked: SettledPartitio
     return [_apply(queue, one) for one in asked.settlements]
 
 
+async def _cancel(queue: PartitionQueue, one: Settled) -> None:
+    """What no holder has is taken out of the queue."""
+    if one.last != one.first:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "messages are cancelled one by one")
+    await queue.cancel(one.first)
+
+
 def _apply(queue: PartitionQueue, one: Settled) -> _Pending:
     try:
         if one.verdict not in _VERDICTS:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"there is no verdict {one.verdict}")
+        if one.verdict == CANCEL:
+            return asyncio.ensure_future(_cancel(queue, one))
         if max(one.delay_ms, one.lease_ms) > _TIME_MS_MAX:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"a delay or a lease is at most {_TIME_MS_MAX} ms long")
         return queue.settle(

@@ -137,6 +137,13 @@ class PartitionQueue(Protocol):
 
     # --- changing by hand
 
+    async def cancel(self, offset: int) -> None:
+        """Never deliver this message, delayed or waiting; ends when that is committed.
+
+        INVALID_RECORD_STATE when it was handed out or is finished.
+        """
+        ...
+
     def seek(self, offset: int) -> Awaitable[None]:
         """Go on at another offset: leases, counts and strays are forgotten."""
         ...

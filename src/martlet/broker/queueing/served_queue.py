@@ -168,6 +168,12 @@ class ServedQueue:
 
     # --- changing by hand
 
+    async def cancel(self, offset: int) -> None:
+        self._pair.move_ends()
+        due_ms = await self._pair.due_ms(self._name, offset)
+        self._engine.cancel(offset, due_ms)
+        await self._pair.when_committed()
+
     def seek(self, offset: int) -> Awaitable[None]:
         log, engine = self._pair.data.log, self._engine
         if not log.log_start_offset <= offset <= self._pair.data.high_watermark:

@@ -11,6 +11,9 @@ from martlet.wire.field_table import Field, Table
 from martlet.wire.message import message
 
 
+CANCEL: Final = 5
+
+
 @message
 class Settled:
     """One verdict on neighbours."""
@@ -18,7 +21,7 @@ class Settled:
     first: int = 0
     last: int = 0
     verdict: int = 1
-    """1 accept, 2 release, 3 reject, 4 renew the lease."""
+    """1 accept, 2 release, 3 reject, 4 renew the lease, 5 cancel what no holder has."""
     holder: str | None = None
     """None: whatever holder has them."""
     attempt: int = -1
