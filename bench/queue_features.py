@@ -20,13 +20,13 @@ from bench.command import run_command
 from bench.processes import BrokerProcess
 from bench.report import Figure, say
 from bench.rounds import Context
+from martlet.base.addresses import Address
 from martlet.base.disk import SystemDisk
-from martlet.base.ids import TopicPartition
-from martlet.base.randomness import Randomness, SystemRandomness
+from martlet.base.randomness import SystemRandomness
+from martlet.client.admin import Admin, NewTopic
 from martlet.client.cluster import Cluster
 from martlet.client.producer import Producer, ProducerOptions
 from martlet.client.queues import Queues, Receiver, Settling, Verdict
-from martlet.client.topics import NewTopic, Topics
 from martlet.queues.delay_index import DelayIndex
 from martlet.queues.engine import QueueEngine, QueueOptions, Settlement
 from martlet.queues.engine import Verdict as EngineVerdict
@@ -61,7 +61,7 @@ def lateness(context: Context) -> list[Figure]:
 
 async def _lateness(port: int, rate: int, seconds: int) -> list[float]:
     count = rate * seconds
-    async with Cluster(f"127.0.0.1:{port}") as cluster:
+    async with Cluster([Address("127.0.0.1", port)]) as cluster:
         await _make_topic(cluster, "delay")
         await Queues(cluster).create("q", [_TOPIC], settings={"start": "earliest"})
         begin_ms = int(time.time() * 1000) + _LEAD_MS
@@ -76,7 +76,7 @@ async def _lateness(port: int, rate: int, seconds: int) -> list[float]:
 
 async def _make_topic(cluster: Cluster, features: str) -> None:
     settings = {"martlet.queue.features": features}
-    await Topics(cluster).create([NewTopic(_TOPIC, 1, configs=settings)])
+    await Admin(cluster).create_topic(NewTopic(name=_TOPIC, partitions=1, configs=settings))
 
 
 async def _publish(cluster: Cluster, dues: list[int]) -> None:
@@ -148,7 +148,7 @@ def _measure_pending(directory: Path, count: int, figures: tuple[Figure, ...]) -
         after = found[-1] if len(found) == 500 else (at_ms, (1 << 63) - 1)
         at_ms += 0 if len(found) == 500 else 10
     taken.add((time.process_time() - began) * 1e6 / number)
-    engine = QueueEngine(0, QueueOptions(), _randomness(), Features(schedule=index))
+    engine = QueueEngine(0, QueueOptions(), SystemRandomness(), Features(schedule=index))
     engine.end = 100_000
     engine.pass_wall_time(_NOW_MS, _NOW_MS)
     while (wanted := engine.look_wanted(1_000)) is not None:
@@ -164,10 +164,6 @@ def _measure_pending(directory: Path, count: int, figures: tuple[Figure, ...]) -
 def _resident_megabytes() -> float:
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     return pages * resource.getpagesize() / 1e6
-
-
-def _randomness() -> Randomness:
-    return SystemRandomness()
 
 
 # --- priority
@@ -186,7 +182,7 @@ def priority(context: Context) -> list[Figure]:
 
 
 def _measure_priority(low: int, cost: Figure, wait: Figure, starved: Figure) -> None:
-    engine = QueueEngine(0, QueueOptions(window_max=2 * low + 100_000), _randomness(), Features(has_priority=True))
+    engine = QueueEngine(0, QueueOptions(window_max=2 * low + 100_000), SystemRandomness(), Features(has_priority=True))
     now_ms = _NOW_MS
     _meet(engine, low, 0, now_ms)
     began, worst, last_low, gap, total = time.process_time(), 0, 0, 0, 5_000
@@ -200,7 +196,7 @@ def _measure_priority(low: int, cost: Figure, wait: Figure, starved: Figure) -> 
             if change is not None:
                 engine.committed(change)
             if delivery.first < low:
-                gap, last_low = max(gap, number - last_low), number
+                gap, last_low = max(gap, number - last_low if last_low else 0), number
             if delivery.first == high:
                 worst = max(worst, deliveries)
                 break

@@ -72,17 +72,22 @@ class MessageLooks:
         if end > first and engine.look_wanted(LOOKED_AT_ONCE) is not None:
             self._ask_for_pass()
 
-    async def seen(self, offset: int, features: Features) -> Seen | None:
-        """One message, or None where there is none; raises ApiError and StorageFailure."""
+    async def due_ms(self, engine: QueueEngine, offset: int) -> int:
+        """When a message is due for a queue, by its own headers; 0 for one that is not delayed, or not there."""
         log = self._partition.log
-        if not log.log_start_offset <= offset < log.end_offset:
-            return None
+        frontier = engine.frontier
+        if (
+            frontier is None
+            or frontier.features.schedule is None
+            or not log.log_start_offset <= offset < log.end_offset
+        ):
+            return 0
         piece = log.locate(offset, max_bytes=1, end_offset=log.end_offset, at_least_one=True)
         content = piece.read_now()
         if content is None:
             content = await self._readers.run(piece.read)
-        look = Look.for_features(self._partition.name.topic, features)
-        return next(iter(look_inside(content, offset, offset + 1, look)), None)
+        look = Look.for_features(self._partition.name.topic, frontier.features)
+        return next((seen.due_ms for seen in look_inside(content, offset, offset + 1, look)), 0)
 
     def _content(self, name: str, first: int, end: int) -> bytes | None:
         """Batches from this offset on; None while a thread reads them."""

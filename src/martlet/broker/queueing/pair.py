@@ -97,7 +97,7 @@ class QueuePair:
         self.log = log
         self.leader_epoch = data.leader_epoch
         self.reader = MessageReader(data, host.readers)
-        self._looks = MessageLooks(data, host.readers, self.ask_for_pass)
+        self.looks = MessageLooks(data, host.readers, self.ask_for_pass)
         self.queues = PartitionQueues(topic_id, self.index, self._make_engine)
         self.served: dict[str, Served] = {}
         """By the id of the subscription."""
@@ -265,17 +265,7 @@ class QueuePair:
         served = self.served.get(name)
         if served is not None:
             wall_ms, now_ms = self._host.wall_ms(), self._host.now_ms()
-            self._looks.step(name, engine, served.settings.isolation, wall_ms=wall_ms, now_ms=now_ms)
-
-    async def due_ms(self, name: str, offset: int) -> int:
-        """When a message is due for a queue, by its own headers; 0 for one that is not delayed."""
-        engine = self.queues.get(name)
-        frontier = None if engine is None else engine.frontier
-        if frontier is None or frontier.features.schedule is None:
-            return 0
-        seen = await self._looks.seen(offset, frontier.features)
-        self.check_served()
-        return seen.due_ms if seen is not None else 0
+            self.looks.step(name, engine, served.settings.isolation, wall_ms=wall_ms, now_ms=now_ms)
 
     def _forget_released(self, schedule: DelayIndex) -> None:
         """What every queue has had for good need not be kept in the schedule."""

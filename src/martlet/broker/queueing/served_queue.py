@@ -170,7 +170,7 @@ class ServedQueue:
 
     async def cancel(self, offset: int) -> None:
         self._pair.move_ends()
-        due_ms = await self._pair.due_ms(self._name, offset)
+        due_ms = await self._pair.looks.due_ms(self._engine, offset)
         self._engine.cancel(offset, due_ms)
         await self._pair.when_committed()
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 from martlet.wire.field_table import Field, Table
 from martlet.wire.message import message
 
-
 CANCEL: Final = 5
 
 

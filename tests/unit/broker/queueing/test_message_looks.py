@@ -160,3 +160,20 @@ async def test_a_filter_given_later_holds_from_the_frontier_on(broker: Running) 
     assert await received(queue) == [b"2"]
     await queue.settle("ann", [Settlement(0, 0, Verdict.RELEASE)])
     assert await received(queue) == [b"0"], "what was met before comes as before"
+
+
+async def test_a_delayed_message_can_be_cancelled_until_it_is_out_also_over_a_restart(broker: Running) -> None:
+    await broker.topic(martlet_queue_features="delay")
+    queue = await broker.subscribe()
+    await publish(broker, plain(b"0", delay_ms="600"), plain(b"1", delay_ms="600"), plain(b"2"))
+    assert await received(queue) == [b"2"]
+    await queue.cancel(0)
+    assert queue.status(0).state == "cancelled"
+    with pytest.raises(ApiError, match="cannot be cancelled: leased"):
+        await queue.cancel(2)
+    await queue.settle("ann", [Settlement(2, 2, Verdict.ACCEPT)])
+    await broker.restart()
+    queue = await broker.queue()
+    assert await received(queue) == [b"1"]
+    with pytest.raises(ApiError, match="cannot be cancelled: finished"):
+        await queue.cancel(0)
