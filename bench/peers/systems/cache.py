@@ -73,7 +73,9 @@ def python_with(name: str, packages: Sequence[str]) -> Path:
     return place / "bin" / "python"
 
 
-def maven_jars(name: str, artifacts: Sequence[tuple[str, str, str]], *, alone: bool = False) -> Path:
+def maven_jars(
+    name: str, artifacts: Sequence[tuple[str, str, str]], *, alone: bool = False, may_fetch: bool = True
+) -> Path:
     """A directory with the jars of these (group, artifact, version), fetched by Maven when they are not there.
 
     With what they depend on, unless `alone`. Raises Missing.
@@ -86,6 +88,8 @@ def maven_jars(name: str, artifacts: Sequence[tuple[str, str, str]], *, alone: b
     )
     complete = place / "complete"
     if not complete.exists() or complete.read_text("utf-8") != content:
+        if not may_fetch:
+            raise Missing(f"the jars of {name} are not in the cache")
         if not shutil.which("mvn"):
             raise Missing(f"the jars of {name} are fetched with Maven, which is not installed (Debian: maven)")
         say(f"fetching the jars of {name} ...")
