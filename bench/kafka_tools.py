@@ -46,6 +46,7 @@ _TOOLS: Final = {
     "configs": "kafka.admin.ConfigCommand",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "features": "org.apache.kafka.tools.FeatureCommand",
@@ -55,6 +56,7 @@ _TOOLS: Final = {
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
 }
@@ -326,6 +328,32 @@ def consumer_groups(lab: Lab) -> None:
     refuse(lab.run("consumer-groups", "--list"), r"^grouped$")
 
 
+def share_groups(lab: Lab) -> None:
+    """kafka-console-share-consumer, which is Java's KafkaShareConsumer, and kafka-share-groups: show, move, delete."""
+    lab.topic("shared", partitions=3)
+    lab.publish("shared", 30)
+    of_group = ("--entity-type", "groups", "--entity-name", "shared")
+    lab.run("configs", "--alter", *of_group, "--add-config", "share.auto.offset.reset=earliest")
+    read = ("--topic", "shared", "--group", "shared", "--max-messages", "30", "--timeout-ms", "30000")
+    expect(lab.run("console-share-consumer", *read), r"Processed a total of 30 messages")
+    expect(lab.run("share-groups", "--list", "--state"), r"^shared\s+Empty")
+    expect(lab.run("groups", "--list"), r"^shared\s+Share\s+share")
+    described = lab.run("share-groups", "--describe", "--group", "shared")
+    expect(described, *(rf"^shared\s+shared\s+{index}\s+[1-9]\d*\s+0\b" for index in range(3)))
+    to_start = ("--reset-offsets", "--group", "shared", "--topic", "shared", "--to-earliest")
+    expect(
+        lab.run("share-groups", *to_start, "--dry-run"), *(rf"^shared\s+shared\s+{index}\s+0\b" for index in range(3))
+    )
+    lab.run("share-groups", *to_start, "--execute")
+    described = lab.run("share-groups", "--describe", "--group", "shared")
+    expect(described, *(rf"^shared\s+shared\s+{index}\s+0\s+[1-9]\d*\b" for index in range(3)))
+    expect(lab.run("console-share-consumer", *read), r"Processed a total of 30 messages")
+    lab.run("share-groups", "--delete-offsets", "--group", "shared", "--topic", "shared")
+    expect(lab.run("share-groups", "--describe", "--group", "shared"), r"has no offset information")
+    lab.run("share-groups", "--delete", "--group", "shared")
+    refuse(lab.run("share-groups", "--list"), r"^shared$")
+
+
 def cluster(lab: Lab) -> None:
     """kafka-cluster and kafka-broker-api-versions."""
     expect(lab.run("cluster", "cluster-id"), r"Cluster ID: \S+")
@@ -443,6 +471,7 @@ CHECKS: Final[dict[str, Callable[[Lab], None]]] = {
     "get-offsets": get_offsets,
     "groups-after-all-offsets": groups_after_all_offsets,
     "consumer-groups": consumer_groups,
+    "share-groups": share_groups,
     "cluster": cluster,
     "metadata-quorum": quorum,
     "features": features,

@@ -7,6 +7,11 @@ from typing import Any, Self
 
 from martlet.base.errors import ErrorCode
 from martlet.wire.messages import share_acknowledge, share_fetch
+from martlet.wire.messages.alter_subscriptions import (
+    AlteredSubscription,
+    AlterSubscriptionsRequest,
+    SubscriptionSetting,
+)
 from martlet.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -105,6 +110,14 @@ def set_group(client: RawClient, group: str, **configs: str) -> None:
     resource = AlterConfigsResource(GROUP_RESOURCE, group, entries)
     response = client.call(IncrementalAlterConfigsRequest([resource]), 1)
     assert response.responses[0].error_code == 0, response.responses[0].error_message
+
+
+def set_subscription(client: RawClient, group: str, **settings: str) -> None:
+    """Settings of the subscription that a share group is, once it has had a member; dots as double underscores."""
+    named = [SubscriptionSetting(name.replace("__", "."), value) for name, value in settings.items()]
+    altered = AlteredSubscription(group, 1, settings=named)
+    (result,) = client.call(AlterSubscriptionsRequest([altered]), 0).results
+    assert result.error_code == 0, result.error_message
 
 
 def runs(data: share_fetch.PartitionData) -> list[tuple[int, int, int]]:

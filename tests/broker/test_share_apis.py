@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.broker.group_requests import unique_group
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import create_topic, describe, publish_values
 from tests.broker.scrape import scrape, wait_until
-from tests.broker.share_member import ShareMember, runs, set_group, values
+from tests.broker.share_member import ShareMember, runs, set_group, set_subscription, values
 
 Make = Callable[..., ShareMember]
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
@@ -184,6 +185,17 @@ def test_at_most_so_many_messages_are_leased_as_are_wanted(stage: Stage) -> None
     assert (runs(data), values(data)) == ([(3, 4, 1)], [b"d", b"e"])
 
 
+def test_a_lease_that_is_over_comes_back_and_wakes_a_waiting_fetch(stage: Stage) -> None:
+    stage.publish("a")
+    ann, bob = stage.member(), stage.member()
+    set_subscription(stage.client, stage.group, lease__ms="1000")
+    assert runs(ann.fetch()) == [(0, 0, 1)]
+    started = time.monotonic()
+    assert runs(bob.fetch(wait_ms=10_000)) == [(0, 0, 2)]
+    assert time.monotonic() - started < 8
+    assert ann.acknowledge((0, 0, [ACCEPT])) is ErrorCode.INVALID_RECORD_STATE
+
+
 # --- sessions
 
 
@@ -274,6 +286,35 @@ def test_a_waiting_fetch_hears_at_once_of_what_another_member_gives_back(stage: 
     waiting.join(9)
     assert [runs(data) for data in found] == [[(0, 0, 2)]]
     assert time.monotonic() - started < 5
+
+
+def test_what_comes_is_shared_out_among_the_members_that_wait(stage: Stage, broker: RunningBroker) -> None:
+    members = [stage.member() for _ in range(4)]
+    for member in members:
+        member.fetch(wait_ms=0)
+    with ThreadPoolExecutor(4) as pool:
+        found = [pool.submit(member.fetch, wait_ms=10_000) for member in members]
+        wait_until(lambda: scrape(broker.operations_url)["martlet_parked_fetches"] >= 4, "all of them wait")
+        stage.publish(*"abcdefgh")
+        taken = [len(values(one.result())) for one in found]
+    assert taken == [2, 2, 2, 2]
+
+
+def test_a_member_that_has_left_may_still_close_its_session(stage: Stage) -> None:
+    stage.publish("a", "b")
+    ann, bob = stage.member(), stage.member()
+    assert runs(ann.fetch()) == [(0, 1, 1)]
+    assert ann.beat(-1).error_code == ErrorCode.NONE
+    assert ann.acknowledge((0, 0, [ACCEPT]), epoch=-1) is ErrorCode.NONE
+    assert runs(eventually(bob)) == [(1, 1, 1)]
+
+
+def test_a_member_that_has_left_and_is_silent_gives_back_what_it_had(stage: Stage) -> None:
+    stage.publish("a")
+    ann, bob = stage.member(), stage.member()
+    ann.fetch()
+    ann.beat(-1)
+    assert runs(bob.fetch(wait_ms=12_000)) == [(0, 0, 2)]
 
 
 def test_an_empty_answer_comes_when_the_wait_is_over(stage: Stage) -> None:

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
+from confluent_kafka import AcknowledgeType, Consumer, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.broker.raw_client import RawClient
-from tests.broker.share_member import set_group
+from tests.broker.share_member import set_group, set_subscription
 
 PATIENCE_SECONDS = 30.0
 _numbers = itertools.count()
@@ -26,10 +26,15 @@ class Crew:
         self.servers = servers
         number = next(_numbers)
         self.topic, self.group = f"share-{number}", f"crew-{number}"
-        admin = AdminClient({"bootstrap.servers": servers})
-        admin.create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result(10)
+        self.also(self.topic)
         self.set(share__auto__offset__reset="earliest")
         self.consumers: list[ShareConsumer] = []
+
+    def also(self, topic: str) -> str:
+        """A topic of this name is there, too."""
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+        return topic
 
     def set(self, **configs: str) -> None:
         with RawClient(self.servers) as client:
@@ -125,6 +130,30 @@ def test_a_message_that_is_always_released_is_given_up(crew: Crew) -> None:
             consumer.acknowledge(message, AcknowledgeType.RELEASE)
         consumer.commit_sync(10)
     assert deliveries == 3
+
+
+def test_messages_that_fail_for_good_become_dead_letters(crew: Crew) -> None:
+    crew.publish(2)
+    consumer = crew.consumer("explicit")
+    poll(consumer, 0.1)  # joins: the subscription is there from then on
+    dead = crew.also(f"{crew.topic}-dead")
+    with RawClient(crew.servers) as client:
+        set_subscription(client, crew.group, dead__letter__topic=dead, attempts__max="2")
+    deliveries: Counter[int] = Counter()
+    until = time.monotonic() + PATIENCE_SECONDS
+    while deliveries != {0: 2, 1: 1} and time.monotonic() < until:
+        for message in consumer.poll(0.5):
+            value = int(message.value() or b"")
+            deliveries[value] += 1
+            consumer.acknowledge(message, AcknowledgeType.REJECT if value else AcknowledgeType.RELEASE)
+        consumer.commit_sync(10)
+    assert deliveries == {0: 2, 1: 1}
+    reader = Consumer({"bootstrap.servers": crew.servers, "group.id": "dead", "auto.offset.reset": "earliest"})
+    reader.subscribe([dead])
+    letters = reader.consume(2, PATIENCE_SECONDS)
+    reader.close()
+    reasons = {int(letter.value() or b""): dict(letter.headers() or [])["martlet-dead-reason"] for letter in letters}
+    assert reasons == {0: b"out of attempts", 1: b"rejected"}
 
 
 def test_what_a_consumer_has_not_accepted_returns_when_it_closes(crew: Crew) -> None:

@@ -1,8 +1,8 @@
 """The groups machine's records as keys and values of `__consumer_offsets`, byte for byte as Kafka writes them.
 
 A key is a version of 16 bits that says what kind of record it is, then the fields that name the thing; it is never
-flexible. A value of None is a tombstone. The values themselves are `record_values.py`'s. Kinds we do not know (share
-groups, a newer Kafka's) read as None and are left alone; bytes of a kind we do know that cannot be read are a
+flexible. A value of None is a tombstone. The values themselves are `record_values.py`'s. Kinds we do not know (a
+newer Kafka's) read as None and are left alone; bytes of a kind we do know that cannot be read are a
 ProtocolViolation that names the record, and nothing else is ever raised for bytes.
 
 Offsets in a transaction look like others; that they are is said by their batch, and how it ended by a control batch.

@@ -3,7 +3,8 @@
 Rules: acknowledgements are applied before anything else and answered when they are committed. An answer leaves as soon
 as something could be leased, whatever `min_bytes` asks for beyond one: leases would run out while an answer is being
 filled. It names every partition that is new in the session, has an error, was given something or carried
-acknowledgements. What was leased and cannot be sent any more is given back and counts for nothing.
+acknowledgements. What is there is shared out among the members that wait for it. What was leased and cannot be sent any
+more is given back and counts for nothing.
 
 Proved by: tests/broker/test_share_apis.py, tests/clients/test_share_confluent.py
 """
@@ -105,7 +106,8 @@ class WaitingShareFetch:
                 left = until - loop.time()
                 if self._given or self._errors or left <= 0 or self._reply.abandoned:
                     return
-                await self._wait(min(left, _LOOK_AGAIN_SECONDS) if self._is_incomplete else left)
+                with self._broker.share.counted(self._caller.group_id, session.partitions):
+                    await self._wait(min(left, _LOOK_AGAIN_SECONDS) if self._is_incomplete else left)
             finally:
                 for queue in watched:
                     queue.remove_waiter(self._changed.set)
@@ -144,7 +146,7 @@ class WaitingShareFetch:
                 queue = self._caller.queue(partition)
                 if not queue.has_deliverable:
                     continue
-                wish = Wish(self._records_left, self._bytes_left, is_whole_batches=is_whole_batches)
+                wish = Wish(self._part_of(partition, queue), self._bytes_left, is_whole_batches=is_whole_batches)
                 handout = await queue.hand_out(self._caller.member_id, wish)
             except ApiError as error:
                 if error.code in NOT_YET:
@@ -157,6 +159,13 @@ class WaitingShareFetch:
                 self._records_left -= handout.message_count
                 self._bytes_left -= sum(map(len, handout.batches))
         session.served(self._given)
+
+    def _part_of(self, partition: SharePartition, queue: PartitionQueue) -> int:
+        """How many messages to lease: what is there is shared out among the fetches that wait for it."""
+        others = self._broker.share.waiting(self._caller.group_id, partition)
+        if not others:
+            return self._records_left
+        return min(self._records_left, max(1, -(-queue.depth().waiting // (others + 1))))
 
     # --- answering
 

@@ -8,15 +8,19 @@ Proved by: tests/broker/test_share_apis.py, tests/clients/test_share_confluent.p
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+import contextlib
+from collections import Counter
+from collections.abc import Awaitable, Coroutine, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from martlet.base.errors import ApiError
 from martlet.broker.ground.request import Link
 from martlet.broker.queueing.doors import QueueDoors
 from martlet.broker.queueing.share_standings import ShareStandings
 from martlet.queues.share.sessions import SessionKey, SharePartition, ShareSession, ShareSessions
+
+_GRACE_SECONDS: Final = 5.0
 
 
 class ShareDoor:
@@ -28,6 +32,8 @@ class ShareDoor:
         self._queues = queues
         self._tasks: set[asyncio.Task[None]] = set()
         self._watched: set[int] = set()
+        self._waiting: Counter[tuple[str, SharePartition]] = Counter()
+        """Fetches that wait now, by group and partition."""
 
     def start(self) -> None:
         """Nothing runs before the first request."""
@@ -52,10 +58,34 @@ class ShareDoor:
         self._release(session, was_delivered=False)
 
     def member_left(self, group_id: str, member_id: str) -> None:
-        """The member is none any more. One that leaves has closed its sessions before; this one was not heard of."""
-        session = self.sessions.member_removed(SessionKey(group_id, member_id))
+        """The member is none any more; one that leaves by itself may be about to close its session."""
+        session = self.sessions.get(SessionKey(group_id, member_id))
         if session is not None:
+            end = partial(self._member_is_gone, session, session.epoch)
+            asyncio.get_running_loop().call_later(_GRACE_SECONDS, end)
+
+    def _member_is_gone(self, session: ShareSession, epoch: int) -> None:
+        """End a session that has been silent since its member was removed; another one is at work again."""
+        if self.sessions.is_open(session) and session.epoch == epoch:
+            self.sessions.close(session)
             self._release(session, was_delivered=True)
+
+    def waiting(self, group_id: str, partition: SharePartition) -> int:
+        """How many fetches of a group wait for something of a partition."""
+        return self._waiting[group_id, partition]
+
+    @contextlib.contextmanager
+    def counted(self, group_id: str, partitions: Iterable[SharePartition]) -> Iterator[None]:
+        """While a fetch waits."""
+        keys = [(group_id, partition) for partition in partitions]
+        self._waiting.update(keys)
+        try:
+            yield
+        finally:
+            for key in keys:
+                self._waiting[key] -= 1
+                if not self._waiting[key]:
+                    del self._waiting[key]
 
     def give_back(self, session: ShareSession, partition: SharePartition) -> None:
         """What the member has there cannot reach it."""

@@ -21,9 +21,7 @@ def check_heartbeat(request: ShareGroupHeartbeatRequest, options: ShareOptions) 
         raise _invalid(f"MemberEpoch {request.member_epoch} is invalid.")
     if request.rack_id == "":
         raise _invalid("RackId can't be empty.")
-    if request.subscribed_topic_names is not None and not request.subscribed_topic_names:
-        raise _invalid("SubscribedTopicNames can't be empty.")
-    if request.member_epoch == JOINING_EPOCH and request.subscribed_topic_names is None:
+    if request.member_epoch == JOINING_EPOCH and not request.subscribed_topic_names:
         raise _invalid("SubscribedTopicNames must be given when (re-)joining.")
     if len(request.group_id.encode(errors="surrogatepass")) > options.group_id_bytes_max:
         reason = f"GroupId has more than {options.group_id_bytes_max} bytes, which is the limit."

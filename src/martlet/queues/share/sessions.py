@@ -125,9 +125,9 @@ class ShareSessions:
         keys = sorted(self._of_connection.get(connection, ()))
         return [session for key in keys if (session := self._remove(key)) is not None]
 
-    def member_removed(self, key: SessionKey) -> ShareSession | None:
-        """The member has left its group or was thrown out; its session, if any, whose leases are to be released."""
-        return self._remove(key)
+    def get(self, key: SessionKey) -> ShareSession | None:
+        """The session of a member, if it has one."""
+        return self._sessions.get(key)
 
     def _step(self, key: SessionKey, epoch: int, connection: int) -> ShareSession:
         session = self._sessions.get(key)

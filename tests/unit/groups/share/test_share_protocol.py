@@ -54,6 +54,15 @@ def test_a_member_that_leaves_makes_place_at_once() -> None:
     assert bench.machine.may_fetch("g", "ann")
 
 
+def test_a_member_that_leaves_may_name_no_topics() -> None:
+    """As Java's client does; one that stays has no partitions then."""
+    bench = ShareBench()
+    bench.join("ann")
+    assert numbers(bench.send(ShareGroupHeartbeatRequest("g", "ann", 1, None, []))) == []
+    assert bench.send(ShareGroupHeartbeatRequest("g", "ann", -1, None, [])).member_epoch == -1
+    assert bench.group.is_empty
+
+
 def test_a_member_that_is_not_heard_is_removed() -> None:
     bench = ShareBench(options=ShareOptions(times_of=lambda group_id: ShareTimes(10_000, 3_000)))
     assert bench.join("ann").heartbeat_interval_ms == 3_000

@@ -79,15 +79,18 @@ def test_a_session_that_closes_takes_its_last_acknowledgements_first() -> None:
     sessions.close(session)
     sessions.close(session)
     assert refusal(sessions, -1) is ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert sessions.member_removed(ANN) is None
+    assert sessions.get(ANN) is None
 
 
-def test_a_member_that_is_removed_loses_its_session() -> None:
+def test_a_session_is_open_until_it_is_closed_or_replaced() -> None:
     sessions = ShareSessions()
     session = open_session(sessions)
-    assert sessions.is_open(session)
-    assert sessions.member_removed(ANN) is session
-    assert not sessions.is_open(session)
+    assert sessions.get(ANN) is session
+    again = open_session(sessions)
+    assert (sessions.is_open(session), sessions.is_open(again)) == (False, True)
+    sessions.close(session)
+    assert sessions.get(ANN) is again
+    sessions.close(again)
     assert len(sessions) == 0
 
 
