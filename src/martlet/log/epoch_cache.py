@@ -10,7 +10,7 @@ Proved by: tests/unit/log/test_epoch_cache.py, tests/properties/test_log_model.p
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -88,11 +88,12 @@ class EpochCache:
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that start at or after `end_offset` (EPOCH-3)."""
-        self._drop_while(lambda entry: entry.start_offset >= end_offset)
-
-    def drop_beyond(self, end_offset: int) -> None:
-        """Forget the epochs that start after `end_offset`; those at it stay: the log just ends there (EPOCH-2)."""
-        self._drop_while(lambda entry: entry.start_offset > end_offset)
+        entries = self.entries
+        before = len(entries)
+        while entries and entries[-1].start_offset >= end_offset:
+            entries.pop()
+        if len(entries) != before:
+            self._changed()
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget what lies before `start_offset`; the epoch in force there now starts there."""
@@ -113,14 +114,6 @@ class EpochCache:
         """Forget everything."""
         if self.entries:
             self.entries.clear()
-            self._changed()
-
-    def _drop_while(self, is_beyond: Callable[[EpochEntry], bool]) -> None:
-        entries = self.entries
-        before = len(entries)
-        while entries and is_beyond(entries[-1]):
-            entries.pop()
-        if len(entries) != before:
             self._changed()
 
     def _changed(self) -> None:

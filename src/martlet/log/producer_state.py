@@ -149,11 +149,6 @@ class ProducerStates:
                 f"this one is of {marker.coordinator_epoch}",
             )
 
-    def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether the producer has a transaction open here at this very epoch."""
-        entry = self._entries.get(producer_id)
-        return entry is not None and entry.epoch == epoch and entry.current_txn_first_offset != NO_OFFSET
-
     def record(
         self, header: BatchHeader, last_offset: int, timestamp_ms: int, marker: TransactionMarker | None = None
     ) -> AbortedTransaction | None:

@@ -19,7 +19,6 @@ from typing import Final, NamedTuple, Protocol
 
 from martlet.queues.cells import CLOSING, LEASED, ONE, PASSABLE, STRAY, WAITING, Cell
 
-COUNT_MAX: Final = 255
 _KEPT_MAX: Final = 4096
 """Cells below the start that are kept before the columns are cut."""
 _FIRST_STEP: Final = 64

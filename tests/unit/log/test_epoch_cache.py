@@ -66,12 +66,6 @@ def test_cutting_the_end_takes_epochs_that_start_there() -> None:
     assert cache.latest_epoch == -1
 
 
-def test_dropping_what_lies_beyond_keeps_an_epoch_at_the_end() -> None:
-    cache = EpochCache([(1, 0), (2, 10), (3, 20)])
-    cache.drop_beyond(10)
-    assert cache.entries == [(1, 0), (2, 10)]
-
-
 def test_cutting_the_start_moves_the_epoch_in_force() -> None:
     cache = EpochCache([(1, 0), (2, 10), (3, 20), (4, 20)])
     cache.truncate_from_start(15)

@@ -24,7 +24,6 @@ logger = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 10.0
 _DAY_MS: Final = 86_400_000
 _WARN_DAYS: Final = (1, 7, 30)
-CLIENT_AUTH: Final = ("none", "requested", "required")
 _SHAKE_STEPS_MAX: Final = 20
 
 
