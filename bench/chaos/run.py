@@ -1,6 +1,6 @@
 """`./dev chaos`: three brokers and a real etcd under every fault at once, and nothing acknowledged may be lost.
 
-    python -m bench.chaos [--minutes 10] [--seed N] [--only FAULT]... [--work-dir DIR] [--keep]
+    python -m bench.chaos [--minutes 10] [--seed N] [--only FAULT]... [--transactions] [--work-dir DIR] [--keep]
 
 A cluster with replication 3 and `min.insync.replicas` 2 is used all the time (`bench.chaos.clients`) while faults of
 every kind come in random order, up to three at a time, in shifting subsets (`bench.chaos.faults`). A calm phase follows
@@ -34,6 +34,7 @@ from bench.chaos.faults import Fault, Faults, Kind
 from bench.chaos.logs import tracebacks
 from bench.chaos.moves import order_something
 from bench.chaos.replicas import batches_at, differences
+from bench.chaos.transactions import KINDS, TransactionsReport, TransactionsRun
 from bench.processes import end_with_children, raise_file_limit
 from bench.report import say
 
@@ -322,6 +323,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="of the faults and the messages; random when not given")
     parser.add_argument("--only", action="append", choices=[kind.name.lower() for kind in Kind], help="only this fault")
     parser.add_argument("--work-dir", type=Path, help="where the data goes (the directory for temporary files)")
+    parser.add_argument("--transactions", action="store_true", help="clients use transactions, and are killed too")
     parser.add_argument("--keep", action="store_true", help="keep data and logs even if nothing was wrong")
     arguments = parser.parse_args()
     end_with_children()
@@ -330,7 +332,12 @@ def main() -> int:
     kinds = tuple(Kind[name.upper()] for name in arguments.only or ()) or tuple(Kind)
     work = Path(tempfile.mkdtemp(prefix="martlet-chaos-", dir=arguments.work_dir))
     say(f"chaos: {arguments.minutes:g} minutes, seed {seed}")
-    report = ChaosRun(work, seconds=60 * arguments.minutes, seed=seed, kinds=kinds).run()
+    seconds = 60 * arguments.minutes
+    report: ChaosReport | TransactionsReport
+    if arguments.transactions:
+        report = TransactionsRun(work, seconds=seconds, seed=seed, kinds=kinds if arguments.only else KINDS).run()
+    else:
+        report = ChaosRun(work, seconds=seconds, seed=seed, kinds=kinds).run()
     print(report.table())
     for text in report.violations[:VIOLATIONS_SHOWN]:
         print(f"VIOLATION {text}")
