@@ -1,6 +1,6 @@
 """`./dev crash`: a broker is killed under load again and again, and nothing acknowledged may be lost.
 
-    python -m bench.crash [--rounds 200] [--seed N] [--work-dir DIR]
+    python -m bench.crash [--rounds 200] [--seed N] [--transactions] [--work-dir DIR]
 
 Each round lets the broker work for a random time of 0.05 to 1.5 s after its first accepted message, kills it with
 SIGKILL, and starts it again on the same data and port; some rounds kill it a second time while it starts. Meanwhile an
@@ -35,6 +35,7 @@ from bench.crash.clients import (
     read_with_librdkafka,
 )
 from bench.crash.history import VIOLATIONS_SHOWN, History, Kind, violations
+from bench.crash.transaction_groups import GroupsReport, run_groups_test
 from bench.processes import BrokerProcess, ProcessFailed, end_with_children
 from bench.report import say
 from bench.wire_client import TopicInfo, WireClient
@@ -189,13 +190,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev crash", description="kill -9 under load, many times.")
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=None, help="of the moments and the messages; random when not given")
+    parser.add_argument("--transactions", action="store_true", help="kill it while groups of transactions end")
     parser.add_argument("--work-dir", type=Path, help="where the data goes (the directory for temporary files)")
     arguments = parser.parse_args()
     end_with_children()
     seed = random.randrange(1 << 32) if arguments.seed is None else arguments.seed
     work = Path(tempfile.mkdtemp(prefix="martlet-crash-", dir=arguments.work_dir))
     say(f"crash test: {arguments.rounds} rounds, seed {seed}")
-    report = run_crash_test(work, rounds=arguments.rounds, seed=seed)
+    report: CrashReport | GroupsReport
+    if arguments.transactions:
+        report = run_groups_test(work, rounds=arguments.rounds, seed=seed)
+    else:
+        report = run_crash_test(work, rounds=arguments.rounds, seed=seed)
     for text in report.violations[:VIOLATIONS_SHOWN]:
         print(f"VIOLATION {text}")
     print(report.summary())
