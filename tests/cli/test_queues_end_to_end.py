@@ -39,6 +39,31 @@ def test_a_subscription_is_made_worked_off_looked_into_and_deleted(martlet: Mart
     assert martlet("sub", "describe", name).exit_code != 0
 
 
+def test_a_delayed_message_is_shown_and_cancelled(martlet: Martlet) -> None:
+    topic = f"orders-{next(_numbers)}"
+    assert (
+        martlet("topic", "create", topic, "--partitions", "1", "--config", "martlet.queue.features=delay").exit_code
+        == 0
+    )
+    name = f"{topic}-work"
+    assert martlet("sub", "create", name, "--topic", topic, "--from", "earliest").exit_code == 0
+    later = martlet("publish", topic, "--header", "martlet-delay-ms=3600000", stdin=b"later\n")
+    assert later.exit_code == 0, later.stderr
+    assert martlet("publish", topic, stdin=b"now\n").exit_code == 0
+    assert martlet("receive", name, "--count", "1", "--wait", "10").stdout == "now\n"
+    (queue,) = json.loads(martlet("sub", "describe", name, "--json").stdout)["queues"]
+    assert (queue["waiting"], queue["scheduled"]) == (0, 1)
+    assert "scheduled" in martlet("sub", "status", name, f"{topic}:0", "0").stdout
+    assert martlet("sub", "cancel", name, f"{topic}:0", "0").exit_code == 0
+    assert "cancelled" in martlet("sub", "status", name, f"{topic}:0", "0").stdout
+    refused = martlet("sub", "cancel", name, f"{topic}:0", "1")
+    assert refused.exit_code != 0
+    assert "cannot be cancelled" in refused.stderr
+    soon = martlet("publish", topic, "--header", "martlet-delay-ms=soon", stdin=b"x\n")
+    assert soon.exit_code != 0
+    assert "martlet-delay-ms is 'soon'" in soon.stderr
+
+
 def test_a_paused_subscription_delivers_nothing_until_it_goes_on(martlet: Martlet) -> None:
     topic = _topic(martlet, "one")
     name = f"{topic}-work"

@@ -125,7 +125,17 @@ def describe(name: str, as_json: bool, target: Target) -> None:
 
     found, queues = run_with_cluster(target, work)
     rows = [_row(queue) for queue in queues]
-    headers = ["partition", "waiting", "leased", "backing off", "to dead letters", "oldest", "end", "remark"]
+    headers = [
+        "partition",
+        "waiting",
+        "leased",
+        "backing off",
+        "scheduled",
+        "to dead letters",
+        "oldest",
+        "end",
+        "remark",
+    ]
     if as_json:
         print_json({**_as_json(found), "queues": [dict(zip(headers, row, strict=True)) for row in rows]})
         return
@@ -143,8 +153,8 @@ def describe(name: str, as_json: bool, target: Target) -> None:
 def _row(queue: "DescribedQueue") -> list[str | int]:
     place = f"{queue.topic}:{queue.partition}"
     if queue.error_code:
-        return [place, 0, 0, 0, 0, 0, 0, queue.error_message or "not served"]
-    numbers = (queue.waiting, queue.leased + queue.closing, queue.backing_off, queue.copying)
+        return [place, 0, 0, 0, 0, 0, 0, 0, queue.error_message or "not served"]
+    numbers = (queue.waiting, queue.leased + queue.closing, queue.backing_off, queue.scheduled, queue.copying)
     return [place, *numbers, queue.low_mark, queue.end, queue.stalled or ""]
 
 

@@ -26,6 +26,7 @@ from martlet.queues.frontier import Frontier
 
 FINISHED_EARLIER = "finished"
 NOT_THERE = "not readable yet"
+SCHEDULED = "scheduled"
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,13 @@ class Releases:
             return 0
         return max(0, schedule.pending(self.upto) - len(self._ledger.changes.cancelled))
 
+    def is_pending(self, due_ms: int, offset: int) -> bool:
+        """Whether this message, which is due then, is scheduled and neither cancelled nor handed over."""
+        released = self._ledger.changes.released
+        if released is None or (due_ms, offset) <= self.upto or offset in self._ledger.changes.cancelled:
+            return False
+        return self.is_scheduled(offset, released.begin)
+
     def oldest_scheduled(self) -> int | None:
         """Not above the lowest offset that the log must keep for what is scheduled."""
         schedule, released = self.schedule, self._ledger.changes.released

@@ -61,6 +61,8 @@ def _described(broker: BrokerServices, request: DescribeQueuesRequest, topic_id:
         closing=depth.closing,
         backing_off=depth.backing_off,
         copying=depth.copying,
+        scheduled=depth.scheduled,
+        parked=depth.parked,
         stalled=queue.why_nothing(),
         messages=messages,
     )

@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 LOOKED_AT_ONCE: Final = 1_000
 """Messages in one step."""
 _READ_BYTES: Final = 256 << 10
+_TERMS_ONLY: Final = Look("")
 
 
 class _Read(NamedTuple):
@@ -84,10 +85,20 @@ class MessageLooks:
             return 0
         piece = log.locate(offset, max_bytes=1, end_offset=log.end_offset, at_least_one=True)
         content = piece.read_now()
-        if content is None:
-            content = await self._readers.run(piece.read)
-        look = Look.for_features(self._partition.name.topic, frontier.features)
-        return next((seen.due_ms for seen in look_inside(content, offset, offset + 1, look)), 0)
+        return _due_ms(await self._readers.run(piece.read) if content is None else content, offset)
+
+    def scheduled_until(self, engine: QueueEngine, offset: int) -> int | None:
+        """When a message is due that is scheduled; None for others, and for one that is not in the page cache."""
+        log = self._partition.log
+        frontier = engine.frontier
+        if frontier is None or frontier.features.schedule is None:
+            return None
+        if not log.log_start_offset <= offset < log.end_offset:
+            return None
+        piece = log.locate(offset, max_bytes=1, end_offset=log.end_offset, at_least_one=True)
+        content = piece.read_now()
+        due_ms = 0 if content is None else _due_ms(content, offset)
+        return due_ms if frontier.releases.is_pending(due_ms, offset) else None
 
     def _content(self, name: str, first: int, end: int) -> bytes | None:
         """Batches from this offset on; None while a thread reads them."""
@@ -145,3 +156,8 @@ class MessageLooks:
                            error.detail)  # fmt: skip
             seen = [Seen(offset) for offset in range(first, end)]
         return engine.take_seen(first, end, seen, wall_ms)
+
+
+def _due_ms(content: bytes, offset: int) -> int:
+    """Of one message in these batches; 0 for none, and for one that is not delayed."""
+    return next((seen.due_ms for seen in look_inside(content, offset, offset + 1, _TERMS_ONLY)), 0)

@@ -160,7 +160,13 @@ class ServedQueue:
 
     def status(self, offset: int) -> MessageStatus:
         self._pair.move_ends()
-        return inspection.status(self._engine, offset)
+        status = inspection.status(self._engine, offset)
+        if status.state == inspection.FINISHED_EARLIER:
+            # Only its header tells a message that is due later from one that is finished.
+            due_ms = self._pair.looks.scheduled_until(self._engine, offset)
+            if due_ms is not None:
+                return MessageStatus(inspection.SCHEDULED, until_ms=due_ms)
+        return status
 
     def peek(self, first: int, limit: int) -> list[tuple[int, MessageStatus]]:
         self._pair.move_ends()

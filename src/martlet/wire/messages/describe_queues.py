@@ -64,6 +64,10 @@ class DescribedQueue:
     closing: int = 0
     backing_off: int = 0
     copying: int = 0
+    scheduled: int = 0
+    """Delayed, and not due yet; not among the waiting."""
+    parked: int = 0
+    """Of the waiting: behind another message of their key."""
     stalled: str | None = None
     """Why nothing is delivered though messages are there."""
     messages: list[DescribedMessage] = dataclasses.field(default_factory=list)
@@ -104,6 +108,8 @@ _DESCRIBED_QUEUE: Final = Table(
     Field("closing", "q"),
     Field("backing_off", "q"),
     Field("copying", "q"),
+    Field("scheduled", "q"),
+    Field("parked", "q"),
     Field("stalled", "string", is_nullable=True),
     Field("messages", _DESCRIBED_MESSAGE, is_array=True),
 )

@@ -1,6 +1,7 @@
 """Queues of a whole broker that look at their messages: delayed, filtered, urgent, in the order of keys, expired."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -167,6 +168,7 @@ async def test_a_delayed_message_can_be_cancelled_until_it_is_out_also_over_a_re
     queue = await broker.subscribe()
     await publish(broker, plain(b"0", delay_ms="600"), plain(b"1", delay_ms="600"), plain(b"2"))
     assert await received(queue) == [b"2"]
+    assert (queue.status(1).state, queue.depth().scheduled) == ("scheduled", 2)
     await queue.cancel(0)
     assert queue.status(0).state == "cancelled"
     with pytest.raises(ApiError, match="cannot be cancelled: leased"):
@@ -177,3 +179,42 @@ async def test_a_delayed_message_can_be_cancelled_until_it_is_out_also_over_a_re
     assert await received(queue) == [b"1"]
     with pytest.raises(ApiError, match="cannot be cancelled: finished"):
         await queue.cancel(0)
+
+
+async def test_a_broker_that_was_killed_loses_repeats_and_hurries_no_delayed_message(
+    broker: Running, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    await broker.topic(martlet_queue_features="delay,priority")
+    queue = await broker.subscribe(window_max="1000")
+    count = 60
+    base_ms = broker.services.clock.now_ms() + 200
+    dues = [base_ms + 25 * (at * 37 % count) for at in range(count)]
+    for at in range(0, count, 6):
+        each = range(at, at + 6)
+        await publish(broker, *(plain(b"%d" % one, deliver_at=str(dues[one]), priority=str(one % 10)) for one in each))
+    settled: set[int] = set()
+    async with asyncio.timeout(10):
+        while len(settled) < count // 3:
+            handout = await queue.hand_out("ann", FEW)
+            got = [int(value or b"") for value in values_of(handout.batches)]
+            assert all(dues[one] <= broker.services.clock.now_ms() for one in got)
+            await queue.settle("ann", [Settlement(one, one, Verdict.ACCEPT) for one in got])
+            settled |= set(got)
+            await asyncio.sleep(0.005)
+    killed = tmp_path_factory.mktemp("killed") / "data"
+    shutil.copytree(tmp_path, killed)  # what a kill leaves behind
+    after = Running(killed)
+    await after.app.start()
+    try:
+        queue = await after.queue()
+        rest: list[int] = []
+        async with asyncio.timeout(15):
+            while len(rest) < count - len(settled):
+                handout = await queue.hand_out("bob", MANY)
+                got = [int(value or b"") for value in values_of(handout.batches)]
+                assert all(dues[one] <= after.services.clock.now_ms() for one in got)
+                rest += got
+                await asyncio.sleep(0.005)
+        assert sorted([*settled, *rest]) == list(range(count))
+    finally:
+        await after.app.stop()
