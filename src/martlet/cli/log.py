@@ -108,12 +108,27 @@ def _check_directory(path: str) -> list["Finding"]:
             progress.show(f"{path}: partition {number:,} of {total:,}")
 
         found = list(check_log_directory(disk, path, begins))
+    found += _check_schedules(disk, path)
     try:
         read_identity(disk, path)
     except StorageFailure as failure:
         file = os.path.join(path, IDENTITY_FILE)
         found.append(Finding(FindingKind.REBUILT, file, str(failure), "the broker does not start with it"))
     return found
+
+
+def _check_schedules(disk: SystemDisk, path: str) -> Iterator["Finding"]:
+    """When delayed messages are due is kept beside each log, and made again from it."""
+    from martlet.broker.partitions.delivery_features import DIRECTORY
+    from martlet.log.check import Finding, FindingKind
+    from martlet.log.file_names import parse_partition_directory
+    from martlet.queues.delay_check import damaged_files
+
+    for name, is_directory, _ in disk.list_directory(path):
+        partition = parse_partition_directory(name) if is_directory else None
+        if partition is not None:
+            for file, what in damaged_files(disk, os.path.join(path, name, DIRECTORY)):
+                yield Finding(FindingKind.REBUILT, file, what, "a start reads it from the log again", partition)
 
 
 def _repair(findings: dict[str, list["Finding"]], *, yes: bool, is_quiet: bool) -> None:

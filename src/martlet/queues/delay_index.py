@@ -31,7 +31,7 @@ from martlet.queues.delay_run import Coverage, DamagedRun, DelayRun, Entry, enco
 
 RUN_ENTRIES: Final = 32_768
 NEAR_MS: Final = 5_000
-_LIST: Final = "runs"
+RUN_LIST: Final = "runs"
 _LIST_HEADER: Final = Struct("<IqII")
 """Checksum of the rest, covered end, next serial, number of runs."""
 _LIST_ENTRY: Final = Struct("<Iqq")
@@ -64,9 +64,9 @@ class DelayIndex:
     def open(self, log_start: int) -> None:
         """Take in what is on disk; damaged runs become `missing`, and without a list of runs everything does."""
         self._disk.make_directory(self._directory)
-        known = _decode_list(self._disk.read_file(self._path(_LIST)))
+        known = _decode_list(self._disk.read_file(self._path(RUN_LIST)))
         self.covered_end = self.stored_end = log_start
-        names = {_LIST}
+        names = {RUN_LIST}
         if known is not None:
             stored_end, self._serial, listed = known
             self.covered_end = self.stored_end = max(stored_end, log_start)
@@ -327,7 +327,7 @@ class DelayIndex:
         listed += [(_NO_RUN, part) for part in self.missing]
         body = _LIST_HEADER.pack(0, self.stored_end, self._serial, len(listed))[4:]
         body += b"".join(_LIST_ENTRY.pack(serial, *coverage) for serial, coverage in listed)
-        self._disk.replace_file(self._path(_LIST), crc32(body).to_bytes(4, "little") + body)
+        self._disk.replace_file(self._path(RUN_LIST), crc32(body).to_bytes(4, "little") + body)
 
 
 _NEVER: Final = 1 << 63
@@ -337,6 +337,12 @@ _NO_RUN: Final = 0xFFFF_FFFF
 
 def _name(serial: int) -> str:
     return f"{serial:08x}"
+
+
+def listed_runs(disk: Disk, directory: str) -> list[str] | None:
+    """The names of the runs that an index at rest has; None when it has no list of them that can be read."""
+    known = _decode_list(disk.read_file(f"{directory}/{RUN_LIST}"))
+    return None if known is None else [_name(serial) for serial, _ in known[2] if serial != _NO_RUN]
 
 
 def _decode_list(data: bytes | None) -> tuple[int, int, list[tuple[int, Coverage]]] | None:

@@ -141,6 +141,11 @@ class DelayRun:
             yield from block[at % BLOCK :]
             at += len(block) - at % BLOCK
 
+    def check(self) -> None:
+        """Read all of it; raises DamagedRun."""
+        for block in range(-(-self.count // BLOCK)):
+            self._read(block)
+
     def _read(self, block: int) -> list[Entry]:
         length = min(BLOCK, self.count - block * BLOCK)
         data = self._file.pread(length * _ENTRY_BYTES, self._start + block * BLOCK * _ENTRY_BYTES)
