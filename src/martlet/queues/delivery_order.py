@@ -15,7 +15,6 @@ not looked at yet.
 Proved by: tests/unit/queues/test_frontier.py, tests/properties/test_queue_features.py
 """
 
-from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -80,8 +79,8 @@ class DeliveryOrder:
         self.ends = Ends()
         self.overdue: set[int] = set()
         """Messages that are out although their end has come; they expire when they come back."""
-        self.unseen: deque[int] = deque()
-        """Strays that wait and were not looked at, and some that no longer do."""
+        self.unseen: list[int] = []
+        """Strays that wait and were not looked at, as a heap of offsets, and some that no longer do."""
         self._age = AgeLadder(age_ms, start)
 
     def __len__(self) -> int:
@@ -133,7 +132,7 @@ class DeliveryOrder:
         offset = stray.offset
         if cell == WAITING:
             if not self.column.is_apart(offset):
-                self.unseen.append(offset)
+                heappush(self.unseen, offset)
             elif self.keys is None or not self.keys.is_parked(offset):
                 self.column.give_back(offset)
         elif cell == BACKING_OFF:

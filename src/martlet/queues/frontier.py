@@ -18,6 +18,7 @@ Proved by: tests/unit/queues/test_frontier.py, tests/properties/test_queue_featu
 """
 
 from collections.abc import Sequence
+from heapq import heappop
 from typing import Final
 
 from martlet.base.errors import ApiError, ErrorCode
@@ -108,8 +109,11 @@ class Frontier:
         while order.unseen:
             offset = order.unseen[0]
             if self._is_unseen(offset):
-                return offset, self._end_of_unseen(limit)
-            order.unseen.popleft()
+                end = offset + 1
+                while end - offset < limit and self._is_unseen(end):
+                    end += 1
+                return offset, end
+            heappop(order.unseen)
         if self._is_full(strays_max) or (not self.features.has_priority and len(order) >= limit):
             return None
         length = min(limit, end - window.frontier, window_max - len(window))
@@ -122,14 +126,6 @@ class Frontier:
     def _is_unseen(self, offset: int) -> bool:
         stray = self._ledger.strays.get(offset)
         return stray is not None and stray.cell == WAITING and not self.order.column.is_apart(offset)
-
-    def _end_of_unseen(self, limit: int) -> int:
-        """After the neighbours that are unseen as well, in the order in which they came."""
-        unseen = self.order.unseen
-        length = 1
-        while length < min(limit, len(unseen)) and unseen[length] == unseen[0] + length:
-            length += 1
-        return unseen[0] + length
 
     def take_seen(self, first: int, end: int, seen: Sequence[Seen], now_ms: int, engine_end: int) -> int:
         """What is at the offsets that were wanted, ascending; the rest holds no message. Returns how far."""

@@ -7,15 +7,17 @@ shown to it with replacement characters; a header given twice counts with its la
 Proved by: tests/unit/queues/test_looking.py
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from martlet.base.errors import ApiError
 from martlet.queues.delivery_terms import PLAIN, DeliveryLimits, DeliveryTerms, read_terms
 from martlet.queues.features import Features, Seen
 from martlet.queues.filters import Filter
-from martlet.wire.batch import iterate_batches
+from martlet.wire.batch import BatchHeader, iterate_batches
 from martlet.wire.primitives import Buffer
 from martlet.wire.records.index import RecordIndex, index_records, unpack_batches
 
@@ -40,37 +42,33 @@ class Look:
         return cls(topic, features.filter, features.has_key_order, features.expire_after_ms)
 
 
-def look_inside(data: Buffer, first: int, end: int, look: Look, skipped: Collection[int] = ()) -> list[Seen]:
-    """The messages in whole batches that lie from offset `first` to before `end`, ascending.
+class BatchLook:
+    """One batch, uncompressed and indexed; worth keeping while its messages are looked at one by one."""
 
-    `skipped` are base offsets of batches whose messages do not count, because their transaction was aborted. Raises
-    CorruptRecords, DecompressionLimit, or ApiError(CORRUPT_MESSAGE).
-    """
-    batches = [
-        (position, header)
-        for position, header in iterate_batches(data)
-        if not header.is_control
-        and header.base_offset not in skipped
-        and header.base_offset < end
-        and header.last_offset >= first
-    ]
-    if not batches:
-        return []
-    unpacked, spans = unpack_batches(data, batches, max_bytes=OPENED_BYTES_MAX, check_crc=False)
-    return _seen(unpacked, index_records(unpacked, spans), first, end, look)
+    __slots__ = ("_data", "_header_rows", "_index", "first", "last")
 
+    def __init__(self, batch: Buffer, header: BatchHeader) -> None:
+        """Raises CorruptRecords, DecompressionLimit, or ApiError(CORRUPT_MESSAGE)."""
+        self.first, self.last = header.base_offset, header.last_offset
+        self._data, spans = unpack_batches(batch, [(0, header)], max_bytes=OPENED_BYTES_MAX, check_crc=False)
+        self._index = index_records(self._data, spans)
+        self._header_rows = list(accumulate(self._index.header_counts, initial=0))
 
-def _seen(data: bytes, index: RecordIndex, first: int, end: int, look: Look) -> list[Seen]:
-    found: list[Seen] = []
-    header_row = 0
-    for row, (offset, count) in enumerate(zip(index.offsets, index.header_counts, strict=True)):
-        header_row += count
-        if not first <= offset < end:
-            continue
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    def seen(self, first: int, end: int, look: Look) -> list[Seen]:
+        """Its messages from offset `first` to before `end`."""
+        offsets = self._index.offsets
+        return [self._seen(row, look) for row in range(bisect_left(offsets, first), bisect_left(offsets, end))]
+
+    def _seen(self, row: int, look: Look) -> Seen:
+        index, data, offset = self._index, self._data, self._index.offsets[row]
+        count = index.header_counts[row]
         if not count and look.filter is None and not look.has_keys and look.expire_after_ms is None:
-            found.append(Seen(offset))
-            continue
-        headers = headers_of(data, index, header_row - count, count)
+            return Seen(offset)
+        headers = headers_of(data, index, self._header_rows[row], count)
         terms = terms_of(headers, index.timestamps[row])
         key: bytes | None = None
         if not index.null_keys[row]:
@@ -80,8 +78,25 @@ def _seen(data: bytes, index: RecordIndex, first: int, end: int, look: Look) -> 
         if look.expire_after_ms is not None:
             own_ms = max(1, index.timestamps[row] + look.expire_after_ms)
             expires_ms = min(expires_ms, own_ms) if expires_ms else own_ms
-        found.append(Seen(offset, terms.due_ms, expires_ms, terms.priority, key if look.has_keys else None, is_wanted))
-    return found
+        return Seen(offset, terms.due_ms, expires_ms, terms.priority, key if look.has_keys else None, is_wanted)
+
+
+def look_inside(data: Buffer, first: int, end: int, look: Look, skipped: Collection[int] = ()) -> list[Seen]:
+    """The messages in whole batches that lie from offset `first` to before `end`, ascending.
+
+    `skipped` are base offsets of batches whose messages do not count, because their transaction was aborted. Raises
+    CorruptRecords, DecompressionLimit, or ApiError(CORRUPT_MESSAGE).
+    """
+    view = memoryview(data)
+    return [
+        seen
+        for position, header in iterate_batches(data)
+        if not header.is_control
+        and header.base_offset not in skipped
+        and header.base_offset < end
+        and header.last_offset >= first
+        for seen in BatchLook(view[position : position + header.size], header).seen(first, end, look)
+    ]
 
 
 def _value_bytes(index: RecordIndex, row: int) -> int:

@@ -11,6 +11,7 @@ Proved by: tests/unit/broker/queueing/test_message_looks.py
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -21,13 +22,17 @@ from martlet.broker.partitions.watermarks import READ_COMMITTED
 from martlet.broker.queueing.message_reading import Aborted
 from martlet.queues.engine import Delivery, QueueEngine
 from martlet.queues.features import Features, Seen
-from martlet.queues.looking import Look, look_inside
+from martlet.queues.looking import BatchLook, Look, look_inside
 from martlet.wire.batch import iterate_batches
 
 logger = logging.getLogger(__name__)
 
 LOOKED_AT_ONCE: Final = 1_000
 """Messages in one step."""
+_READS_AT_ONCE: Final = 128
+_FEW: Final = 16
+_KEPT_MAX: Final = 32
+_KEPT_BYTES_MAX: Final = 256 << 10
 _READ_BYTES: Final = 256 << 10
 _TERMS_ONLY: Final = Look("")
 
@@ -48,6 +53,7 @@ class MessageLooks:
         self._ask_for_pass = ask_for_pass
         self._reading: dict[str, asyncio.Future[bytes]] = {}
         self._read: dict[str, _Read] = {}
+        self._kept: deque[BatchLook] = deque(maxlen=_KEPT_MAX)
         self._fault_at = -1
 
     def step(self, name: str, engine: QueueEngine, isolation: int, *, wall_ms: int, now_ms: int) -> None:
@@ -57,21 +63,38 @@ class MessageLooks:
         try:
             if engine.pass_wall_time(wall_ms, now_ms):
                 self._ask_for_pass()
-            wanted = engine.look_wanted(LOOKED_AT_ONCE)
-            if wanted is None or name in self._reading:
+            if not self._look(name, engine, engine.frontier.features, isolation, wall_ms):
                 return
-            first, end = wanted
-            content = self._content(name, first, end)
-            if content is None:
-                return
-            end = self._show(engine, engine.frontier.features, isolation, first, end, content, wall_ms)
         except (ApiError, StorageFailure) as error:
             if self._fault_at != engine.ledger.window.frontier:  # one line for each place
                 self._fault_at = engine.ledger.window.frontier
                 logger.error("a queue of %s cannot look at its messages: %s", self._partition.name, error)
             return
-        if end > first and engine.look_wanted(LOOKED_AT_ONCE) is not None:
+        if engine.look_wanted(LOOKED_AT_ONCE) is not None:
             self._ask_for_pass()
+
+    def _look(self, name: str, engine: QueueEngine, features: Features, isolation: int, wall_ms: int) -> bool:
+        """Show it what it wants to see, up to a limit. Whether it can go on at once."""
+        looked = 0
+        for _ in range(_READS_AT_ONCE):
+            wanted = engine.look_wanted(LOOKED_AT_ONCE)
+            if wanted is None or looked >= LOOKED_AT_ONCE:
+                return True
+            if name in self._reading:
+                return False
+            first, end = wanted
+            if isolation != READ_COMMITTED and (opened := self._opened(first, end)) is not None:
+                look = Look.for_features(self._partition.name.topic, features)
+                looked += engine.take_seen(first, end, opened.seen(first, end, look), wall_ms) - first
+                continue
+            content = self._content(name, first, end)
+            if content is None:
+                return False
+            taken = self._show(engine, features, isolation, first, end, content, wall_ms)
+            if taken <= first:
+                return False
+            looked += taken - first
+        return True
 
     async def due_ms(self, engine: QueueEngine, offset: int) -> int:
         """When a message is due for a queue, by its own headers; 0 for one that is not delayed, or not there."""
@@ -100,6 +123,27 @@ class MessageLooks:
         due_ms = 0 if content is None else _due_ms(content, offset)
         return due_ms if frontier.releases.is_pending(due_ms, offset) else None
 
+    def _opened(self, first: int, end: int) -> BatchLook | None:
+        """The batch that holds a few messages, when it can be had at once: what is due together lies here and there."""
+        if end - first > _FEW:
+            return None
+        for opened in self._kept:
+            if opened.first <= first and end - 1 <= opened.last:
+                return opened
+        log = self._partition.log
+        if not log.log_start_offset <= first < log.end_offset:
+            return None
+        content = log.locate(first, max_bytes=1, end_offset=log.end_offset, at_least_one=True).read_now()
+        header = next((header for _, header in iterate_batches(content or b"")), None)
+        if content is None or header is None or header.is_control:
+            return None
+        if not header.base_offset <= first <= end - 1 <= header.last_offset:
+            return None
+        opened = BatchLook(memoryview(content)[: header.size], header)
+        if opened.size <= _KEPT_BYTES_MAX:
+            self._kept.append(opened)
+        return opened
+
     def _content(self, name: str, first: int, end: int) -> bytes | None:
         """Batches from this offset on; None while a thread reads them."""
         read = self._read.pop(name, None)
@@ -109,7 +153,8 @@ class MessageLooks:
         at = max(first, log.log_start_offset)
         if at >= min(end, log.end_offset):
             return b""
-        piece = log.locate(at, max_bytes=_READ_BYTES, end_offset=log.end_offset, at_least_one=True)
+        max_bytes = _READ_BYTES if end - first > 1 else 1
+        piece = log.locate(at, max_bytes=max_bytes, end_offset=log.end_offset, at_least_one=True)
         content = piece.read_now()
         if content is not None:
             return content
