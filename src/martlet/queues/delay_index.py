@@ -54,6 +54,7 @@ class DelayIndex:
         self._far_due: int | None = None
         """When the first entry of the buffer behind the near window is due, or _NEVER; None while that is not known."""
         self._serial = 0
+        self._is_closed = False
         self.covered_end = 0
         """The log has been looked at up to here; what is in the buffer is not on disk yet."""
         self.stored_end = 0
@@ -81,9 +82,11 @@ class DelayIndex:
                 self._disk.remove(self._path(entry.name))
 
     def close(self) -> None:
+        """Use no file any more; what was not flushed is read from the log again."""
         for run in self._runs:
             run.close()
         self._runs = []
+        self._is_closed = True
 
     def __len__(self) -> int:
         """How many entries there are, those that are due and not forgotten included."""
@@ -114,6 +117,8 @@ class DelayIndex:
 
     def flush(self) -> None:
         """Write the buffer as a run, and remember how far the log was looked at."""
+        if self._is_closed:
+            return  # the list on disk names runs that are no longer known here
         if self._buffer:
             self._write_run(sorted(self._buffer), Coverage(self.stored_end, self.covered_end))
             self._buffer = []

@@ -201,3 +201,15 @@ def test_a_page_may_end_between_messages_of_one_instant() -> None:
     assert index.due((1_500, 1), 1_800, 2) == [(1_500, 2), (1_500, 3)]
     assert index.due((1_500, 2), 9_800, 9) == [(1_500, 3)]
     assert index.next_due_ms((1_500, 2)) == 1_500
+
+
+def test_a_closed_index_leaves_its_files_as_they_are() -> None:
+    disk = SimDisk(SimRandomness(1))
+    made = index(disk)
+    expected = fill(made, 2_000)
+    made.flush()
+    made.close()
+    made.flush()
+    again = index(disk)
+    assert again.is_complete
+    assert again.listed(BEFORE, 5_000) == expected
