@@ -118,7 +118,7 @@ class DelayIndex:
     def flush(self) -> None:
         """Write the buffer as a run, and remember how far the log was looked at."""
         if self._is_closed:
-            return  # the list on disk names runs that are no longer known here
+            return
         if self._buffer:
             self._write_run(sorted(self._buffer), Coverage(self.stored_end, self.covered_end))
             self._buffer = []
@@ -328,6 +328,8 @@ class DelayIndex:
             self._disk.remove(self._path(run.name))
 
     def _write_list(self) -> None:
+        if self._is_closed:
+            return  # the list on disk names runs that are no longer known here
         listed = [(int(run.name, 16), run.coverage) for run in self._runs]
         listed += [(_NO_RUN, part) for part in self.missing]
         body = _LIST_HEADER.pack(0, self.stored_end, self._serial, len(listed))[4:]
