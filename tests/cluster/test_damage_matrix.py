@@ -21,6 +21,7 @@ from tests.cluster.running_cluster import RunningCluster
 from tests.damage.cells import CELLS
 from tests.damage.judge import Refused, Truth, batches_in
 from tests.damage.topics import (
+    LedElsewhere,
     MatrixTopic,
     create_topics,
     publish_rounds,
@@ -118,7 +119,7 @@ def _is_all_there(client: RawClient, topic: MatrixTopic) -> bool:
 
     try:
         return not any(topic.truth.refused(partial(read, read_with)) for read_with in (read_from, read_committed))
-    except _NotYet:
+    except (_NotYet, LedElsewhere):
         return False
 
 

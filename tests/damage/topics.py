@@ -16,7 +16,7 @@ from martlet.base.errors import ErrorCode
 from martlet.base.ids import TopicPartition
 from martlet.log.checkpoints import decode_offsets
 from martlet.wire.batch import iterate_batches
-from martlet.wire.fetch import FetchPartition
+from martlet.wire.fetch import FetchPartition, FetchPartitionResult
 from martlet.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from tests.broker.raw_client import RawClient
 from tests.broker.requests import batch_of, fetch_request
@@ -113,12 +113,22 @@ def wait_until_noted(log_directory: Path, topics: Sequence[MatrixTopic]) -> None
     wait_until(is_noted, f"all that was published to be noted in {log_directory}", within_seconds=30)
 
 
+class LedElsewhere(Exception):
+    """Another broker leads by now."""
+
+
+def _check(result: FetchPartitionResult, offset: int) -> None:
+    if result.error_code in _REFUSALS:
+        raise Refused
+    if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        raise LedElsewhere(f"offset {offset}")
+    assert result.error_code == ErrorCode.NONE, f"offset {offset}: {ErrorCode(result.error_code).name}"
+
+
 def read_from(client: RawClient, topic: MatrixTopic, offset: int) -> bytes:
     asked = FetchPartition(0, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
     result = client.fetch(fetch_request(topic.name, asked)).topics[0].partitions[0]
-    if result.error_code in _REFUSALS:
-        raise Refused
-    assert result.error_code == ErrorCode.NONE, f"offset {offset}: {ErrorCode(result.error_code).name}"
+    _check(result, offset)
     return bytes(result.records)
 
 
@@ -127,9 +137,7 @@ def read_committed(client: RawClient, topic: MatrixTopic, offset: int) -> bytes:
     asked = FetchPartition(0, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES)
     request = fetch_request(topic.name, asked)._replace(isolation_level=1)
     result = client.fetch(request).topics[0].partitions[0]
-    if result.error_code in _REFUSALS:
-        raise Refused
-    assert result.error_code == ErrorCode.NONE, f"offset {offset}: {ErrorCode(result.error_code).name}"
+    _check(result, offset)
     aborted = result.aborted_transactions or ()
     for _, header in iterate_batches(result.records):
         if header.is_transactional and not header.is_control:
