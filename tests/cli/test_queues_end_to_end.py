@@ -29,6 +29,8 @@ def test_a_subscription_is_made_worked_off_looked_into_and_deleted(martlet: Mart
     assert shown["settings"] == {"lease.ms": "60000", "start": "earliest"}
     assert [(queue["waiting"], queue["oldest"]) for queue in shown["queues"]] == [(1, 2)]
     assert "finished" in martlet("sub", "status", name, f"{topic}:0", "0").stdout
+    status = json.loads(martlet("sub", "status", name, f"{topic}:0", "0", "--json").stdout)
+    assert (status["offset"], status["state"]) == (0, "finished")
     assert martlet("sub", "seek", name, f"{topic}:0", "0").exit_code == 0
     assert (
         martlet("receive", name, "--count", "3", "--wait", "10", "--format", "%o:%s\\n").stdout
@@ -70,8 +72,9 @@ def test_a_paused_subscription_delivers_nothing_until_it_goes_on(martlet: Martle
     assert martlet("sub", "create", name, "--topic", topic, "--from", "earliest", "--paused").exit_code == 0
     assert martlet("receive", name, "--wait", "0.2").stdout == ""
     assert "the subscription is paused" in martlet("sub", "describe", name).stdout
-    assert martlet("sub", "resume", name).exit_code == 0
-    assert martlet("receive", name, "--count", "1", "--wait", "10").stdout == "one\n"
+    assert json.loads(martlet("sub", "resume", name, "--json").stdout) == {"subscription": name}
+    received = json.loads(martlet("receive", name, "--count", "1", "--wait", "10", "--json").stdout)
+    assert (received["topic"], received["offset"], received["value"]) == (topic, 0, "one")
     assert martlet("sub", "pause", name).exit_code == 0
 
 

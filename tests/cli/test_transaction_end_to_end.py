@@ -51,8 +51,9 @@ def test_an_open_transaction_is_listed_described_and_aborted(broker: RunningBrok
     assert "HELD BACK" in held
     assert asked(martlet, "topic", "describe", "paid")["partition_details"][0]["stable_offset"] == 0
 
-    aborted = martlet("transaction", "abort", "payer", "--yes")
+    aborted = martlet("transaction", "abort", "payer", "--yes", "--json")
     assert (aborted.exit_code, aborted.stderr) == (0, "aborted the transaction of payer in 1 partition\n")
+    assert json.loads(aborted.stdout) == {"transactional_id": "payer", "partitions": 1}
     with pytest.raises(KafkaException):
         producer.commit_transaction(PATIENCE_S)
     deadline = time.monotonic() + PATIENCE_S

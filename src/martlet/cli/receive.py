@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from martlet.cli.message_format import Message, compile_format
+from martlet.cli.message_format import Message, compile_format, json_line
 from martlet.cli.options import Target, connects
 from martlet.cli.session import run_with_cluster
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _VERDICTS = ("accept", "release", "reject", "none")
 _ROUND_MS = 1_000
+_DEFAULT_FORMAT = "%s\\n"
 
 
 @click.command()
@@ -30,17 +31,18 @@ _ROUND_MS = 1_000
 @click.option("--reason", default="", help="Why they are rejected.")
 @click.option("--holder", default="martlet-receive", show_default=True, help="The name of this worker.")
 @click.option("--lease-ms", type=click.IntRange(min=100), help="Instead of what the subscription says.")
-@click.option(
-    "--format", "template", default="%s\\n", help="What to print of each, in the letters of `martlet consume`."
-)
+@click.option("--format", "template", help="What to print of each, in the letters of `martlet consume`.")
+@click.option("--json", "as_json", is_flag=True, help="Print each message as a line of JSON.")
 @connects
 def receive(
     subscription: str, count: int | None, wait_seconds: float | None, verdict: str, reason: str, holder: str,
-    lease_ms: int | None, template: str, target: Target,
+    lease_ms: int | None, template: str | None, as_json: bool, target: Target,
 ) -> None:  # fmt: skip
     """Receive messages of SUBSCRIPTION, print their values, one a line, and acknowledge them."""
+    if template is not None and as_json:
+        raise click.UsageError("give --format or --json, not both")
     try:
-        printer = compile_format(template)
+        printer = json_line if as_json else compile_format(template or _DEFAULT_FORMAT)
     except ValueError as error:
         raise click.UsageError(f"--format: {error}") from error
 

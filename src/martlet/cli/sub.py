@@ -29,7 +29,7 @@ def sub() -> None:
     """Subscriptions: every message of their topics goes to one worker, is leased to it and settled by it."""
 
 
-@sub.command("create")
+@sub.command("create", short_help="Create a subscription of one or more topics.")
 @_name
 @click.option("--topic", "topics", multiple=True, shell_complete=complete_topics, help="One of its topics.")
 @click.option("--pattern", "patterns", multiple=True, help='All topics whose names fit; "*" stands for anything.')
@@ -41,10 +41,11 @@ def sub() -> None:
 @click.option("--dead-letters", metavar="TOPIC", help="Where messages go that have failed for good.")
 @click.option("--paused", is_flag=True, help="Deliver nothing yet.")
 @_settings
+@json_option
 @connects
 def create(
-    name: str, topics: tuple[str, ...], patterns: tuple[str, ...], paused: bool, given: tuple[str, ...], target: Target,
-    **options: str | None,
+    name: str, topics: tuple[str, ...], patterns: tuple[str, ...], paused: bool, given: tuple[str, ...], as_json: bool,
+    target: Target, **options: str | None,
 ) -> None:  # fmt: skip
     """Create the subscription NAME of one or more topics."""
     names = {
@@ -62,7 +63,14 @@ def create(
         await Queues(cluster).create(name, topics, patterns=patterns, settings=settings, is_paused=paused)
 
     run_with_cluster(target, work)
-    print_note(f"subscription {name!r} was created")
+    _say(name, f"subscription {name!r} was created", as_json)
+
+
+def _say(name: str, text: str, as_json: bool) -> None:
+    """What was done, for people; the name, for programs that ask for JSON."""
+    if as_json:
+        print_json({"subscription": name})
+    print_note(text)
 
 
 def _read_settings(given: Iterable[str]) -> dict[str, str | None]:
@@ -94,7 +102,7 @@ def list_subscriptions(as_json: bool, target: Target) -> None:
             [one.name, ", ".join((*one.topics, *one.patterns)), "paused" if one.is_paused else "served"]
             for one in found
         ]
-        print_table(["subscription", "topics", "state"], rows)
+        print_table(["SUBSCRIPTION", "TOPICS", "STATE"], rows)
     else:
         print_note("there are no subscriptions; `martlet sub create NAME --topic TOPIC` makes one")
 
@@ -110,7 +118,7 @@ def _as_json(one: "Subscription") -> dict[str, Any]:
     }
 
 
-@sub.command("describe")
+@sub.command("describe", short_help="Show settings, how many messages are where, and why.")
 @_name
 @json_option
 @connects
@@ -147,7 +155,7 @@ def describe(name: str, as_json: bool, target: Target) -> None:
     }
     print_facts(facts)
     if rows:
-        print_table(headers, rows)
+        print_table([header.upper() for header in headers], rows)
 
 
 def _row(queue: "DescribedQueue") -> list[str | int]:
@@ -158,14 +166,15 @@ def _row(queue: "DescribedQueue") -> list[str | int]:
     return [place, *numbers, queue.low_mark, queue.end, queue.stalled or ""]
 
 
-@sub.command("alter")
+@sub.command("alter", short_help="Change the topics or settings of a subscription.")
 @_name
 @click.option("--topic", "topics", multiple=True, help="Its topics from now on, instead of those it has.")
 @click.option("--pattern", "patterns", multiple=True, help="Its patterns from now on.")
 @_settings
+@json_option
 @connects
 def alter(
-    name: str, topics: tuple[str, ...], patterns: tuple[str, ...], given: tuple[str, ...], target: Target
+    name: str, topics: tuple[str, ...], patterns: tuple[str, ...], given: tuple[str, ...], as_json: bool, target: Target
 ) -> None:
     """Change what is given of NAME, like --set attempts.max=10; `--set NAME=` takes a setting away."""
     if not (topics or patterns or given):
@@ -179,36 +188,38 @@ def alter(
         )
 
     run_with_cluster(target, work)
-    print_note(f"subscription {name!r} was altered")
+    _say(name, f"subscription {name!r} was altered", as_json)
 
 
-def _pause(name: str, target: Target, *, is_paused: bool) -> None:
+def _pause(name: str, as_json: bool, target: Target, *, is_paused: bool) -> None:
     async def work(cluster: "Cluster") -> None:
         from martlet.client.queues import Queues
 
         await Queues(cluster).alter(name, is_paused=is_paused)
 
     run_with_cluster(target, work)
-    print_note(f"subscription {name!r} {'is paused' if is_paused else 'goes on'}")
+    _say(name, f"subscription {name!r} {'is paused' if is_paused else 'goes on'}", as_json)
 
 
-@sub.command("pause")
+@sub.command("pause", short_help="Hand out no more messages.")
 @_name
+@json_option
 @connects
-def pause(name: str, target: Target) -> None:
+def pause(name: str, as_json: bool, target: Target) -> None:
     """Hand out no more messages of NAME; what is leased can still be settled."""
-    _pause(name, target, is_paused=True)
+    _pause(name, as_json, target, is_paused=True)
 
 
-@sub.command("resume")
+@sub.command("resume", short_help="Go on where it was paused.")
 @_name
+@json_option
 @connects
-def resume(name: str, target: Target) -> None:
+def resume(name: str, as_json: bool, target: Target) -> None:
     """Go on where NAME was paused."""
-    _pause(name, target, is_paused=False)
+    _pause(name, as_json, target, is_paused=False)
 
 
-@sub.command("peek")
+@sub.command("peek", short_help="Show messages that are not finished; receive nothing.")
 @_name
 @click.option("--from", "first", default=0, show_default=True, help="From this offset on.")
 @click.option("--count", default=10, show_default=True, help="How many messages of each partition.")
@@ -232,17 +243,18 @@ def peek(name: str, first: int, count: int, as_json: bool, target: Target) -> No
     if as_json:
         print_json([dict(zip(headers, row, strict=True)) for row in rows])
     elif rows:
-        print_table(headers, rows)
+        print_table([header.upper() for header in headers], rows)
     else:
         print_note("nothing waits")
 
 
-@sub.command("seek")
+@sub.command("seek", short_help="Go on at another offset of a partition.")
 @_name
 @click.argument("partition", metavar="TOPIC:PARTITION")
 @click.argument("offset", type=int)
+@json_option
 @connects
-def seek(name: str, partition: str, offset: int, target: Target) -> None:
+def seek(name: str, partition: str, offset: int, as_json: bool, target: Target) -> None:
     """Have NAME go on at OFFSET of a partition; its leases and counts there are forgotten."""
     topic, _, index = partition.rpartition(":")
     if not topic or not index.isdigit():
@@ -254,15 +266,16 @@ def seek(name: str, partition: str, offset: int, target: Target) -> None:
         await Queues(cluster).seek(name, TopicPartition(topic, int(index)), offset)
 
     run_with_cluster(target, work)
-    print_note(f"subscription {name!r} goes on at offset {offset} of {partition}")
+    _say(name, f"subscription {name!r} goes on at offset {offset} of {partition}", as_json)
 
 
-@sub.command("cancel")
+@sub.command("cancel", short_help="Never deliver one message, delayed or waiting.")
 @_name
 @click.argument("partition", metavar="TOPIC:PARTITION")
 @click.argument("offset", type=int)
+@json_option
 @connects
-def cancel(name: str, partition: str, offset: int, target: Target) -> None:
+def cancel(name: str, partition: str, offset: int, as_json: bool, target: Target) -> None:
     """Never deliver one message to NAME, delayed or waiting; refused when a worker has it."""
     topic, _, index = partition.rpartition(":")
     if not topic or not index.isdigit():
@@ -274,15 +287,16 @@ def cancel(name: str, partition: str, offset: int, target: Target) -> None:
         await Queues(cluster).cancel(name, TopicPartition(topic, int(index)), offset)
 
     run_with_cluster(target, work)
-    print_note(f"offset {offset} of {partition} is cancelled for subscription {name!r}")
+    _say(name, f"offset {offset} of {partition} is cancelled for subscription {name!r}", as_json)
 
 
 @sub.command("status")
 @_name
 @click.argument("partition", metavar="TOPIC:PARTITION")
 @click.argument("offset", type=int)
+@json_option
 @connects
-def status(name: str, partition: str, offset: int, target: Target) -> None:
+def status(name: str, partition: str, offset: int, as_json: bool, target: Target) -> None:
     """Show where one message is, for NAME."""
 
     async def work(cluster: "Cluster") -> "list[DescribedQueue]":
@@ -293,16 +307,25 @@ def status(name: str, partition: str, offset: int, target: Target) -> None:
     for queue in run_with_cluster(target, work):
         if f"{queue.topic}:{queue.partition}" == partition and queue.messages:
             (one,) = queue.messages
-            print_facts({"state": one.state, "attempts": one.attempts, "holder": one.holder or "-"})
+            facts: dict[str, str | int | None] = {
+                "state": one.state,
+                "attempts": one.attempts,
+                "holder": one.holder or None,
+            }
+            if as_json:
+                print_json({"subscription": name, "partition": partition, "offset": offset, **facts})
+            else:
+                print_facts(facts)
             return
     raise CommandFailed(ExitCode.NOT_FOUND, f"{partition} is no partition of subscription {name!r} that is served")
 
 
-@sub.command("delete")
+@sub.command("delete", short_help="Delete a subscription; messages stay in their topics.")
 @_name
 @click.option("--yes", is_flag=True, help="Delete without asking.")
+@json_option
 @connects
-def delete(name: str, yes: bool, target: Target) -> None:
+def delete(name: str, yes: bool, as_json: bool, target: Target) -> None:
     """Delete NAME with all it knows of its messages; the messages stay in their topics."""
     if not yes:
         confirm_deletion(f"Delete subscription {name!r} and what it knows of its messages?")
@@ -313,4 +336,4 @@ def delete(name: str, yes: bool, target: Target) -> None:
         await Queues(cluster).delete(name)
 
     run_with_cluster(target, work)
-    print_note(f"subscription {name!r} was deleted")
+    _say(name, f"subscription {name!r} was deleted", as_json)

@@ -160,24 +160,27 @@ def describe(name: str, as_json: bool, target: Target) -> None:
 )
 @click.option("--producer", type=click.IntRange(min=0), metavar="ID", help="With --partition: whose transaction it is.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@json_option
 @connects
-def abort(name: str | None, place: TopicSelection | None, producer: int | None, yes: bool, target: Target) -> None:
+def abort(
+    name: str | None, place: TopicSelection | None, producer: int | None, yes: bool, as_json: bool, target: Target
+) -> None:
     """Abort an open transaction: nothing of it will ever be seen.
 
     With an id the coordinator aborts it, everywhere. With --partition and --producer a hanging one is ended in that
     partition alone; one that its coordinator knows is refused, because it has to be ended there.
     """
     if name is not None and place is None and producer is None:
-        _abort_known(name, target, ask=not yes)
+        _abort_known(name, target, ask=not yes, as_json=as_json)
     elif name is None and place is not None and producer is not None and len(place.partitions or ()) == 1:
-        _abort_hanging(place, producer, target, ask=not yes)
+        _abort_hanging(place, producer, target, ask=not yes, as_json=as_json)
     else:
         raise CommandFailed(
             ExitCode.USAGE, "give a transactional id, or --partition TOPIC:PARTITION together with --producer"
         )
 
 
-def _abort_known(name: str, target: Target, *, ask: bool) -> None:
+def _abort_known(name: str, target: Target, *, ask: bool, as_json: bool) -> None:
     if ask:
         confirm(f"Abort the open transaction of {name!r}?", "nothing was aborted")
 
@@ -187,10 +190,12 @@ def _abort_known(name: str, target: Target, *, ask: bool) -> None:
         return await Transactions(cluster).abort(name)
 
     aborted = run_with_cluster(target, work)
+    if as_json:
+        print_json({"transactional_id": name, "partitions": len(aborted.partitions)})
     print_note(f"aborted the transaction of {name} in {format_count(len(aborted.partitions), 'partition')}")
 
 
-def _abort_hanging(place: TopicSelection, producer: int, target: Target, *, ask: bool) -> None:
+def _abort_hanging(place: TopicSelection, producer: int, target: Target, *, ask: bool, as_json: bool) -> None:
     shown = f"{place.topic}:{(place.partitions or (0,))[0]}"
     if ask:
         confirm(f"Abort the transaction of producer {producer} in {shown}?", "nothing was aborted")
@@ -215,6 +220,8 @@ def _abort_hanging(place: TopicSelection, producer: int, target: Target, *, ask:
             await transactions.abort_hanging(one)
 
     run_with_cluster(target, work)
+    if as_json:
+        print_json({"producer": producer, "partition": shown})
     print_note(f"aborted the transaction of producer {producer} in {shown}")
 
 
