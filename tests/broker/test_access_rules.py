@@ -12,6 +12,7 @@ from martlet.testing.running_broker import RunningBroker
 from martlet.wire.api_keys import ApiKey
 from martlet.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from martlet.wire.message_codec import decode, errors_in
+from martlet.wire.messages import share_acknowledge, share_fetch
 from martlet.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from martlet.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from martlet.wire.messages.describe_acls import DescribeAclsRequest
@@ -132,6 +133,24 @@ def test_a_fetch_that_waits_gives_nothing_once_the_right_is_gone(guarded: Runnin
     _, response = alice.receive_fetch(12)
     (partition,) = response.topics[0].partitions
     assert (partition.error_code, bytes(partition.records or b"")) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, b"")
+
+
+def test_share_fetches_need_to_read_the_group_and_each_topic(guarded: RunningBroker, alice: RawClient) -> None:
+    with RawClient(address_of(guarded, "open")) as client:
+        topic_id = describe(client, TOPIC).topic_id
+    asked = share_fetch.FetchTopic(topic_id, [share_fetch.FetchPartition(0)])
+    fetch = share_fetch.ShareFetchRequest("crew", "member", 0, max_bytes=1000, max_records=1, topics=[asked])
+    assert alice.call(fetch, 1).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    create_rules(guarded, allow(READ, "crew", GROUPS))
+    answer = alice.call(fetch, 1)
+    assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (
+        0,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    )
+    said = share_acknowledge.AcknowledgePartition(0, [share_acknowledge.AcknowledgementBatch(0, 0, [1])])
+    topics = [share_acknowledge.AcknowledgeTopic(topic_id, [said])]
+    acknowledged = alice.call(share_acknowledge.ShareAcknowledgeRequest("crew", "member", 1, topics=topics), 1)
+    assert acknowledged.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_metadata_shows_what_may_be_described_and_a_refused_topic_is_not_made(

@@ -156,6 +156,23 @@ def test_messages_that_fail_for_good_become_dead_letters(crew: Crew) -> None:
     assert reasons == {0: b"out of attempts", 1: b"rejected"}
 
 
+def test_a_group_that_asks_for_it_gets_committed_messages_only(crew: Crew) -> None:
+    crew.set(share__isolation__level="read_committed")
+    producer = Producer({"bootstrap.servers": crew.servers, "transactional.id": crew.group})
+    producer.init_transactions(PATIENCE_SECONDS)
+    for number, ends_well in enumerate((True, False, True)):
+        producer.begin_transaction()
+        for value in range(10 * number, 10 * number + 3):
+            producer.produce(crew.topic, value=str(value).encode())
+        producer.flush(PATIENCE_SECONDS)
+        (producer.commit_transaction if ends_well else producer.abort_transaction)(PATIENCE_SECONDS)
+    got: list[int] = []
+    consumer = crew.consumer()
+    poll_until(consumer, lambda: len(got) >= 6, got.extend)
+    assert sorted(got) == [0, 1, 2, 20, 21, 22]
+    assert poll(consumer, 1.0) == []
+
+
 def test_what_a_consumer_has_not_accepted_returns_when_it_closes(crew: Crew) -> None:
     crew.publish(20)
     first = crew.consumer("explicit")
