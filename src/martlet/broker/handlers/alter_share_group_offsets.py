@@ -9,7 +9,6 @@ from typing import Final
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.ground.request import RequestContext
 from martlet.broker.services import BrokerServices
-from martlet.groups.share.records import TopicPartitions
 from martlet.groups.share.standing import check_movable, know_partitions
 from martlet.queues.share.sessions import SharePartition
 from martlet.wire.api_keys import ApiKey
@@ -30,6 +29,8 @@ async def handle(
     broker: BrokerServices, request: AlterShareGroupOffsetsRequest, context: RequestContext
 ) -> AlterShareGroupOffsetsResponse:
     """Of one group."""
+    from martlet.groups.share.records import TopicPartitions
+
     group_id = request.group_id
     wanted: list[TopicPartitions] = []
     starts: dict[SharePartition, int] = {}

@@ -4,7 +4,7 @@ As with a publish, the first one of a transaction on a partition of `__consumer_
 and the guard under which it was asked must still hold when the offsets are appended.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from martlet.base.errors import ERROR_TABLE, ApiError, ErrorCode
 from martlet.base.ids import TopicPartition
@@ -13,12 +13,14 @@ from martlet.broker.partitions.transaction_guards import Guard, check_leave, may
 from martlet.broker.services import BrokerServices
 from martlet.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from martlet.coordinator.result import Result
-from martlet.groups.machine import GroupsMachine
 from martlet.groups.ports import Caller
 from martlet.transactions.records import ProducerPair
 from martlet.transactions.requests import OfTransaction
 from martlet.wire.batch import MAGIC, TRANSACTIONAL_BIT, BatchHeader
 from martlet.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+
+if TYPE_CHECKING:
+    from martlet.groups.machine import GroupsMachine
 
 _PASSING: Final = frozenset(
     {
@@ -43,7 +45,7 @@ async def commit_in_transaction(
         guard = partition.guards.ask(*pair)
         await _ask(broker, OfTransaction(request.transactional_id, pair), partition, guard, adds=adds)
 
-    def commit(machine: GroupsMachine, now_ms: int) -> Result[object, TxnOffsetCommitResponse]:
+    def commit(machine: "GroupsMachine", now_ms: int) -> Result[object, TxnOffsetCommitResponse]:
         check_leave(partition.log.producers, partition.guards, header, guard, adds=adds)
         return machine.txn_offset_commit(request, caller, now_ms)
 
