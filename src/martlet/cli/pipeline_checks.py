@@ -28,15 +28,19 @@ _MASTER: Final = re.compile(r"local(-cluster)?(\[.*\])?|spark://.+|yarn|k8s://.+
 
 
 def check_surroundings(master: str) -> None:
-    """Java is there, the master is one, and the Python of the workers has what they need."""
+    """The master is one, and the Python of the workers has what they need."""
     from martlet.spark.interpreter import VARIABLE, check_interpreter
 
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        raise CommandFailed(ExitCode.USAGE, "Spark needs a Java runtime, and there is none", "install Java 17 or newer")
     if not _MASTER.fullmatch(master):
         raise CommandFailed(ExitCode.USAGE, f"--master: {master!r} is no master of Spark's", f"write {_MASTERS}")
     with as_wrong_usage():
         check_interpreter(master, os.environ.get(VARIABLE))
+
+
+def check_java() -> None:
+    """Spark can start: asked last, since it is no mistake in what was typed."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        raise CommandFailed(ExitCode.USAGE, "Spark needs a Java runtime, and there is none", "install Java 17 or newer")
 
 
 def check_topics(target: Target, topics: Sequence[str]) -> None:

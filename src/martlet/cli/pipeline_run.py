@@ -19,7 +19,7 @@ from martlet.base.errors import MartletError
 from martlet.cli.exit_codes import ExitCode
 from martlet.cli.failures import CommandFailed
 from martlet.cli.options import ASSIGNMENT, START, Target, connects, json_option
-from martlet.cli.pipeline_checks import as_wrong_usage, check_surroundings, check_topics
+from martlet.cli.pipeline_checks import as_wrong_usage, check_java, check_surroundings, check_topics
 from martlet.cli.pipeline_progress import ProgressPrinter
 from martlet.cli.start_position import Start, StartKind
 from martlet.spark.pipelines.catalogue import READY, ReadyPipeline
@@ -270,6 +270,7 @@ def _run(
         with as_wrong_usage():
             RunDirectory(common.state, name)
         define = prepare()
+        check_java()
     with _reported_failures(_log_hint(common.state, name)):
         from martlet.spark.pipelines.launch import launch
 

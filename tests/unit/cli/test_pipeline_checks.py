@@ -89,6 +89,12 @@ def test_an_option_that_cannot_work_is_a_wrong_command_line(
     assert (refused.exit_code, words in refused.stderr) == (2, True), refused.stderr
 
 
+def test_a_machine_without_java_is_told_what_to_install(run: Pipelines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    refused = run("archive", "--topic", "orders", "--to", "a", PATH="/nowhere")
+    assert (refused.exit_code, "install Java 17 or newer" in refused.stderr) == (2, True)
+
+
 def test_brokers_that_do_not_answer_are_not_reachable(run: Pipelines) -> None:
     refused = run("archive", "--topic", "orders", "--to", "a", "--bootstrap", "127.0.0.1:1")
     assert (refused.exit_code, "127.0.0.1:1" in refused.stderr) == (6, True)
