@@ -59,6 +59,8 @@ class Clients:
         self.acknowledged_min = 0
         self.reader_rack = ""
         """Where the reader is; it reads from a replica there if it can."""
+        self.found: dict[TopicPartition, list[int]] = {}
+        """The offsets that there are, once all is quiet."""
         self._unsettled: dict[str, int] = {}
         self.group_position: dict[TopicPartition, int] = {}
         """The position that was last acknowledged to the group."""
@@ -216,6 +218,7 @@ class Clients:
                 break
             except (ApiError, ClientError):
                 await asyncio.sleep(1)
+        self.found = {partition: [message.offset for message in found[partition]] for partition in found}
         for partition, messages in found.items():
             for message in messages:
                 self.ghost.delivered(partition, *message)

@@ -32,9 +32,10 @@ from martlet.log.aborted_index import AbortedIndex, AbortedTransaction
 from martlet.log.partition_log import PartitionLog
 from martlet.replication.in_sync import Proposed, Settled
 from martlet.replication.leader import LeaderReplica
-from sim import cluster_run, transactions_run
+from sim import cluster_run, queues_run, transactions_run
 from sim.cluster_run import Outcome
 from sim.host import HostDisk
+from sim.queue_mutations import QUEUE_MUTATIONS
 from sim.remote_store import RemoteStore
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -260,6 +261,7 @@ def aborted_index_not_made_again(patch: pytest.MonkeyPatch) -> None:
 
 
 MUTATIONS: tuple[Mutation, ...] = (
+    *QUEUE_MUTATIONS,
     acknowledge_before_the_high_watermark,
     high_watermark_by_the_committed_set,
     joining_without_the_epochs_start,
@@ -308,6 +310,8 @@ def run_mutated(mutation: Mutation, seed: int) -> list[str]:
 
 def _run_of(mutation: Mutation) -> Callable[[int], Outcome]:
     """The kind of run that would notice."""
+    if mutation in QUEUE_MUTATIONS:
+        return queues_run.run_seed
     return transactions_run.run_seed if mutation in TRANSACTION_MUTATIONS else cluster_run.run_seed
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from enum import Enum
 from typing import NamedTuple
 
-from sim import cluster_run, single_broker_run, transactions_run
+from sim import cluster_run, queues_run, single_broker_run, transactions_run
 
 _REASON_CHARACTERS_MAX = 400
 _PROGRESS_SECONDS = 10.0
@@ -41,6 +41,10 @@ class Kind(Enum):
     CLUSTER = ""
     SINGLE = " --single"
     TRANSACTIONS = " --transactions"
+    QUEUES = " --queues"
+
+
+_RUNS = {Kind.TRANSACTIONS: transactions_run.run_seed, Kind.QUEUES: queues_run.run_seed}
 
 
 def run_one(seed: int, *, kind: Kind = Kind.CLUSTER) -> Result:
@@ -49,7 +53,7 @@ def run_one(seed: int, *, kind: Kind = Kind.CLUSTER) -> Result:
         if kind is Kind.SINGLE:
             alone = single_broker_run.run_seed(seed)
             return Result(seed, alone.violations, alone.acknowledged, alone.faults, alone.starts)
-        done = (transactions_run if kind is Kind.TRANSACTIONS else cluster_run).run_seed(seed)
+        done = _RUNS.get(kind, cluster_run.run_seed)(seed)
     except Exception as error:  # noqa: BLE001 - whatever it is, the seed has failed
         return Result(seed, [line.strip() for line in traceback.format_exception(error)[::-1]])
     return Result(
@@ -149,9 +153,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes at once; 2 by default")
     parser.add_argument("--single", action="store_true", help="one broker alone instead of a cluster")
     parser.add_argument("--transactions", action="store_true", help="a cluster whose clients use transactions")
+    parser.add_argument("--queues", action="store_true", help="a cluster with workers on a subscription")
     parser.add_argument("--verbose", action="store_true", help="print faults, violations and the brokers' own words")
     asked = parser.parse_args(arguments)
     kind = Kind.SINGLE if asked.single else Kind.TRANSACTIONS if asked.transactions else Kind.CLUSTER
+    kind = Kind.QUEUES if asked.queues else kind
     if asked.verbose:
         return _show(asked.first, asked.seeds, kind)
     tally = Tally(asked.seeds, kind)

@@ -213,7 +213,7 @@ async def test_of_settlements_in_one_request_each_stands_for_itself(
     name = await subscribed(cluster, topic)
     first, second = await received(cluster, name)
     wrong = first.lease._replace(holder="another")
-    late = second.lease._replace(leader_epoch=second.lease.leader_epoch + 7)
+    late = second.lease._replace(lease_epoch=second.lease.lease_epoch + 7)
     errors = await Queues(cluster).settle(
         name,
         [

@@ -1,6 +1,7 @@
 """`martlet sub` and `martlet receive` against a real broker."""
 
 import json
+import time
 from itertools import count
 
 from tests.cli.conftest import Martlet
@@ -87,3 +88,29 @@ def test_mistakes_are_said_with_the_reason(martlet: Martlet) -> None:
     assert martlet("receive", "no-such-subscription", "--wait", "1").exit_code != 0
     altered = martlet("sub", "alter", "no-such-subscription", "--set", "lease.ms=1000")
     assert "there is no subscription" in altered.stderr
+
+
+def test_dead_letters_are_listed_shown_published_again_and_purged(martlet: Martlet) -> None:
+    topic, dead = _topic(martlet, "one", "two"), _topic(martlet)
+    name = f"{topic}-work"
+    options = ("--topic", topic, "--from", "earliest", "--dead-letters", dead)
+    assert martlet("sub", "create", name, *options).exit_code == 0
+    got = martlet("receive", name, "--count", "2", "--wait", "10", "--then", "reject", "--reason", "no such customer")
+    assert got.stdout.splitlines() == ["one", "two"]
+    deadline = time.monotonic() + 20
+    while len(letters := json.loads(martlet("dlq", "show", dead, "--json").stdout)) < 2:
+        assert time.monotonic() < deadline
+    assert [(one["from"], one["reason"], one["detail"]) for one in letters] == [
+        (f"{topic}:0@0", "rejected", "no such customer"),
+        (f"{topic}:0@1", "rejected", "no such customer"),
+    ]
+    listed = [one for one in json.loads(martlet("dlq", "list", "--json").stdout) if one["topic"] == dead]
+    assert [(one["subscription"], one["letters"]) for one in listed] == [(name, 2)]
+    assert "would publish 2 letters again" in martlet("dlq", "redrive", dead, "--dry-run").stderr
+    assert "published 0 letters again" in martlet("dlq", "redrive", dead, "--reason", "expired").stderr
+    assert "published 1 letter again" in martlet("dlq", "redrive", dead, "--count", "1").stderr
+    again = martlet("receive", name, "--count", "1", "--wait", "10", "--format", "%o %s %h\\n").stdout
+    assert again.startswith("2 one ")
+    assert "martlet-was-dead-reason=rejected" in again
+    assert martlet("dlq", "purge", dead, "--yes").exit_code == 0
+    assert json.loads(martlet("dlq", "show", dead, "--json").stdout) == []

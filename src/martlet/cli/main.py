@@ -26,6 +26,7 @@ _COMMANDS: Final = {
     "consume": ("martlet.cli.consume:consume", "Print messages of a topic."),
     "receive": ("martlet.cli.receive:receive", "Receive messages of a subscription, print and settle them."),
     "sub": ("martlet.cli.sub:sub", "Create subscriptions (work queues), look into them, pause, move and delete them."),
+    "dlq": ("martlet.cli.dlq:dlq", "Show messages that failed for good, publish them again, delete them."),
     "group": ("martlet.cli.group:group", "List groups, show their members and lag, reset and delete them."),
     "transaction": (
         "martlet.cli.transaction:transaction",

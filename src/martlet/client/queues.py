@@ -283,8 +283,8 @@ class Queues:
                 lease.offset, lease.offset, verdict, holder, lease.attempt, delay_ms, lease_ms, reason or None
             )
             last = partitions[-1] if partitions else None
-            place = (lease.topic_id, lease.partition, lease.leader_epoch)
-            if last is not None and (last.topic_id, last.partition, last.leader_epoch) == place:
+            place = (lease.topic_id, lease.partition, lease.lease_epoch)
+            if last is not None and (last.topic_id, last.partition, last.lease_epoch) == place:
                 last.settlements.append(one)
             else:
                 partitions.append(SettledPartition(*place, [one]))
@@ -388,7 +388,7 @@ def _received(partition: ReceivedPartition, holder: str) -> list[Received]:
             LeaseToken(
                 TopicId(partition.topic_id),
                 partition.partition,
-                partition.leader_epoch,
+                partition.lease_epoch,
                 record.offset,
                 attempts[record.offset],
                 holder,

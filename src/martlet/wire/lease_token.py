@@ -1,8 +1,8 @@
 """What a message carries so that its holder can say what became of it: from any connection, through any forwarder.
 
 A token names the partition, the message, its holder and the attempt. It ends with the attempt: once the message was
-leased again, or its partition's leader has changed, the token is refused; a renewal does not change it. It is no secret
-and no permission: who may acknowledge is decided by who is asking.
+leased again, or the leader of the partition or of its queues' state has changed, the token is refused; a renewal does
+not change it. It is no secret and no permission: who may acknowledge is decided by who is asking.
 
 Proved by: tests/unit/wire/test_lease_token.py
 """
@@ -27,14 +27,14 @@ class LeaseToken(NamedTuple):
 
     topic_id: TopicId
     partition: int
-    leader_epoch: int
+    lease_epoch: int
     offset: int
     attempt: int
     holder: str
 
     def text(self) -> str:
         """As clients carry it; letters, digits, minus and underscore."""
-        fields = (_VERSION, self.topic_id, self.partition, self.leader_epoch, self.offset, self.attempt)
+        fields = (_VERSION, self.topic_id, self.partition, self.lease_epoch, self.offset, self.attempt)
         data = _FIELDS.pack(*fields) + self.holder.encode()
         return urlsafe_b64encode(data + _CHECKSUM.pack(crc32(data))).rstrip(b"=").decode()
 
@@ -48,14 +48,14 @@ def read_token(text: str) -> LeaseToken:
     data, checksum = raw[: -_CHECKSUM.size], raw[-_CHECKSUM.size :]
     if not _FIELDS.size <= len(data) <= _FIELDS.size + _HOLDER_BYTES_MAX or _CHECKSUM.pack(crc32(data)) != checksum:
         raise _refused("it is not whole")
-    version, topic_id, partition, leader_epoch, offset, attempt = _FIELDS.unpack_from(data)
+    version, topic_id, partition, lease_epoch, offset, attempt = _FIELDS.unpack_from(data)
     if version != _VERSION:
         raise _refused(f"it has version {version}, and this broker reads {_VERSION}")
     try:
         holder = data[_FIELDS.size :].decode()
     except UnicodeDecodeError:
         raise _refused("its holder is not UTF-8") from None
-    return LeaseToken(TopicId(topic_id), partition, leader_epoch, offset, attempt, holder)
+    return LeaseToken(TopicId(topic_id), partition, lease_epoch, offset, attempt, holder)
 
 
 def _refused(reason: str) -> ApiError:

@@ -27,9 +27,9 @@ def test_a_token_has_this_text() -> None:
     st.text(st.characters(codec="utf-8"), max_size=40),
 )
 def test_a_token_survives_its_text(
-    topic_id: bytes, partition: int, leader_epoch: int, offset: int, attempt: int, holder: str
+    topic_id: bytes, partition: int, lease_epoch: int, offset: int, attempt: int, holder: str
 ) -> None:
-    token = LeaseToken(TopicId(topic_id), partition, leader_epoch, offset, attempt, holder)
+    token = LeaseToken(TopicId(topic_id), partition, lease_epoch, offset, attempt, holder)
     assert read_token(token.text()) == token
 
 

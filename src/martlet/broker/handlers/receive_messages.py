@@ -135,7 +135,7 @@ class _Receiving:
                 name, records = topic.name if topic is not None else "", b"".join(got.batches)
                 received.append(
                     ReceivedPartition(
-                        name, topic_id, index, queue.leader_epoch, runs=runs, records=records, until_ms=got.until_ms
+                        name, topic_id, index, queue.lease_epoch, runs=runs, records=records, until_ms=got.until_ms
                     )
                 )
                 messages_left -= got.message_count

@@ -4,7 +4,7 @@
   only; without either, what is said ends the current lease of the subscription, whose ever it is.
 - Every settlement is applied or refused for itself, and answered when all of the request is committed.
 - A message that no holder has can be cancelled: it is never delivered by this subscription.
-- A settlement in another leader epoch than the one named is refused (INVALID_RECORD_STATE): those leases have ended.
+- A settlement in another lease epoch than the one named is refused (INVALID_RECORD_STATE): those leases have ended.
 """
 
 import asyncio
@@ -55,8 +55,8 @@ async def handle(
 def _apply_all(broker: BrokerServices, subscription: str, asked: SettledPartition) -> list[_Pending]:
     try:
         queue = broker.queues.find(TopicId(asked.topic_id), asked.partition, subscription)
-        if asked.leader_epoch not in (-1, queue.leader_epoch):
-            detail = f"handed out in leader epoch {asked.leader_epoch}, and it is {queue.leader_epoch} now"
+        if asked.lease_epoch not in (-1, queue.lease_epoch):
+            detail = f"handed out in lease epoch {asked.lease_epoch}, and it is {queue.lease_epoch} now"
             raise ApiError(ErrorCode.INVALID_RECORD_STATE, detail)
     except ApiError as error:
         return [error] * len(asked.settlements)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from martlet.base.clock import Clock
-from martlet.base.errors import ApiError, ErrorCode, StorageFailure
+from martlet.base.errors import ApiError, ErrorCode, InvariantViolation, MartletError, error_code
 from martlet.base.ids import BrokerId, TopicPartition
 from martlet.broker.partitions.partition_table import PartitionTable
 from martlet.broker.partitions.watermarks import READ_UNCOMMITTED
@@ -72,7 +72,7 @@ class DeadLetterWriter:
         request = WriteDeadLettersRequest(target.topic, target.partition, batch)
         answer = await self._peers.call(record.leader, WRITE_DEAD_LETTERS, request)
         if answer.error_code:
-            raise ApiError(ErrorCode(answer.error_code), answer.error_message or "")
+            raise ApiError(error_code(answer.error_code), answer.error_message or "")
 
     async def append(self, target: TopicPartition, batch: bytes) -> None:
         """Append to a partition led here; returns when it is committed."""
@@ -122,7 +122,9 @@ class DeadLetterOffice:
                 some = [one for one in some if one.subscription == name]
                 try:
                     done = await self._copy(pair, name, some)
-                except (ApiError, StorageFailure) as error:
+                except InvariantViolation:
+                    raise
+                except MartletError as error:
                     if not is_reported and not pair.has_ended:
                         logger.warning("dead letters of %s wait for their topic: %s", pair.data.name, error)
                         is_reported = True
@@ -177,15 +179,17 @@ class DeadLetterOffice:
         """The message; None when it is no longer in the log."""
         found = await pair.reader.read([Delivery(offset, offset, 1)], _BATCH_BYTES_MAX, READ_UNCOMMITTED)
         pair.check_served()
-        for batch in found.batches:
-            for record in read_records(batch, _UNPACKED_BYTES_MAX):
-                if record.offset == offset:
-                    return record
-        return None
+        try:
+            records = [record for batch in found.batches for record in read_records(batch, _UNPACKED_BYTES_MAX)]
+        except ApiError as error:
+            # No reader will ever make sense of it; what is left is to say so.
+            header = (f"{HEADER_PREFIX}unreadable", str(error).encode())
+            return Record(offset, self._clock.now_ms(), None, None, [header])
+        return next((record for record in records if record.offset == offset), None)
 
     def _letter(self, pair: QueuePair, subscription: str, one: SubscriptionDeadLetter, record: Record) -> _Copy:
         letter, now_ms = one.letter, self._clock.now_ms()
-        detail = pair.take_reason(one.subscription, letter.offset)
+        detail = pair.reasons.take(one.subscription, letter.offset)
         trail = {
             "reason": NAMES[letter.reason],
             "attempts": str(letter.attempts),
@@ -197,6 +201,10 @@ class DeadLetterOffice:
             "at-ms": str(now_ms),
             **({"detail": detail} if detail else {}),
         }
-        headers = [header for header in record.headers if not header[0].startswith(HEADER_PREFIX)]
+        headers = [
+            header
+            for header in record.headers
+            if not header[0].startswith(HEADER_PREFIX) or header[0].endswith("unreadable")
+        ]
         headers += [(HEADER_PREFIX + name, value.encode()) for name, value in trail.items()]
         return now_ms, record.key, record.value, headers

@@ -53,7 +53,12 @@ class PartitionQueue(Protocol):
 
     @property
     def leader_epoch(self) -> int:
-        """Of the partition; it is in every lease token."""
+        """Of the partition."""
+        ...
+
+    @property
+    def lease_epoch(self) -> int:
+        """In every lease token; rises with either leadership, so whenever leases may have been forgotten."""
         ...
 
     @property

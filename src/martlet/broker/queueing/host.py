@@ -7,7 +7,7 @@ What a loading could not read is tried again.
 Invariants:
 QHO-1 there is a pair for exactly the partitions with subscriptions of which this process leads both logs.
 
-Proved by: tests/unit/broker/queueing/test_queue_host.py
+Proved by: tests/unit/broker/queueing/test_queue_host.py, tests/sim/test_queues.py
 """
 
 import asyncio
@@ -129,6 +129,10 @@ class QueueHost:
             if pair.is_loaded and not pair.has_ended:
                 for name, served in sorted(pair.served.items()):
                     yield topic_id, index, served.record.name, ServedQueue(pair, name, self.now_ms)
+
+    @property
+    def pair_count(self) -> int:
+        return sum(pair.is_loaded and not pair.has_ended for pair in self._pairs.values())
 
     def led_here(self, subscription: str) -> list[tuple[TopicRecord, int]]:
         """The partitions of a subscription that this broker leads, served or not."""

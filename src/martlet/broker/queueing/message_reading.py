@@ -9,6 +9,7 @@ Rule: nothing is leased or settled here. Reading may wait for the device; meanwh
 Proved by: tests/unit/broker/queueing/test_queue_host.py
 """
 
+import logging
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ from martlet.broker.partitions.watermarks import READ_COMMITTED
 from martlet.queues.engine import Delivery
 from martlet.wire.batch import BatchHeader, iterate_batches
 from martlet.wire.records.slices import OpenBatch
+
+logger = logging.getLogger(__name__)
 
 _OPEN_MAX: Final = 4
 _OPEN_BYTES_MAX: Final = 64 << 20
@@ -110,7 +113,12 @@ class MessageReader:
         if is_whole and header.record_count == header.last_offset_delta + 1:
             batch = data[position : position + header.size]
             return Found([Delivery(first, last, 0)], [batch])
-        opened = self._opened(data, position, header)
+        try:
+            opened = self._opened(data, position, header)
+        except ApiError as error:
+            # Its checksum is right, its records make no sense: a holder has to find that out, and the attempts end.
+            logger.warning("%s at offset %d is handed out whole: %s", self._partition.name, header.base_offset, error)
+            return Found([Delivery(first, last, 0)], [data[position : position + header.size]])
         offsets = opened.offsets
         rows = offsets[bisect_left(offsets, first) : bisect_right(offsets, last)]
         runs, gaps = _runs(rows, first, last)

@@ -10,9 +10,10 @@ Rule: nothing is served before the whole state is loaded and committed, and noth
 Invariants:
 QPA-1 a queue is served only while this process leads the data in the epoch, and the state in the epoch, in which it was
    loaded;
-QPA-2 what is answered as settled is committed in the state log.
+QPA-2 what is answered as settled is committed in the state log;
+QPA-3 no two deliveries of a message have the same lease epoch and attempt: the epoch rises with either leadership.
 
-Proved by: tests/unit/broker/queueing/test_queue_host.py
+Proved by: tests/unit/broker/queueing/test_queue_host.py, tests/sim/test_queues.py
 """
 
 import asyncio
@@ -29,11 +30,12 @@ from martlet.broker.coordinators.shard_log import PartitionShardLog
 from martlet.broker.partitions.partition import Partition
 from martlet.broker.queueing.message_looks import MessageLooks
 from martlet.broker.queueing.message_reading import MessageReader
+from martlet.broker.queueing.reasons import Reasons
 from martlet.broker.queueing.state_loading import load_queues
 from martlet.broker.queueing.subscription_settings import SubscriptionSettings, features_of
 from martlet.cluster.records import SubscriptionRecord
 from martlet.queues.delay_index import DelayIndex
-from martlet.queues.engine import QueueEngine, Settlement, Verdict
+from martlet.queues.engine import QueueEngine
 from martlet.queues.partition_queues import PartitionQueues, SubscriptionDeadLetter
 
 logger = logging.getLogger(__name__)
@@ -43,9 +45,6 @@ _RETRY_SECONDS: Final = 1.0
 
 _WALL_CLOCK_MS: Final = 1_000
 """How long at most what is due by the wall clock waits when that clock was set forward."""
-_REASONS_MAX: Final = 1_000
-_REASON_LENGTH_MAX: Final = 500
-
 Committed = asyncio.Future[None]
 
 
@@ -112,11 +111,17 @@ class QueuePair:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at_ms = 0
         self._refuses = False
-        self._reasons: dict[tuple[str, int], str] = {}
+        self.reasons = Reasons()
         self._looked: object = None
         """The features of the topic as the queues have them."""
 
     # --- whether it serves
+
+    @property
+    def lease_epoch(self) -> int:
+        """Of all leases given here (QPA-3): either leader epoch may rise alone, so it is the sum of both."""
+        state = self.log.partition
+        return self.leader_epoch + (state.leader_epoch if state is not None else 0)
 
     @property
     def has_ended(self) -> bool:
@@ -338,19 +343,6 @@ class QueuePair:
         self._waiting.append(future)
         self.ask_for_pass()
         return future
-
-    # --- why messages were rejected, in their holders' words
-
-    def note_reasons(self, name: str, settlements: Iterable[Settlement], reason: str) -> None:
-        """Goes with the dead letter, and is lost with the leadership: the rejection itself is not."""
-        for settlement in settlements:
-            if settlement.verdict is Verdict.REJECT:
-                for offset in range(settlement.first, min(settlement.last, settlement.first + _REASONS_MAX) + 1):
-                    if len(self._reasons) < _REASONS_MAX:
-                        self._reasons[name, offset] = reason[:_REASON_LENGTH_MAX]
-
-    def take_reason(self, name: str, offset: int) -> str:
-        return self._reasons.pop((name, offset), "")
 
     # --- time
 

@@ -4,7 +4,7 @@ Proved by: tests/unit/broker/queueing/test_queue_host.py
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from martlet.base.ids import BrokerId
 from martlet.base.randomness import IdSource, Randomness
@@ -13,6 +13,7 @@ from martlet.broker.membership.metadata_changes import MetadataChanges
 from martlet.broker.partitions.topic_settings import TopicSettings
 from martlet.broker.queueing.dead_letters import DeadLetterOffice, DeadLetterWriter
 from martlet.broker.queueing.host import QueueHost
+from martlet.broker.queueing.queue_gauges import watch_queues
 from martlet.broker.queueing.share_door import ShareDoor
 from martlet.broker.queueing.share_standings import ShareStandings
 from martlet.broker.queueing.subscription_admin import SubscriptionAdmin
@@ -20,6 +21,9 @@ from martlet.broker.routing.peers import Peers
 from martlet.cluster.image import MetadataImage
 
 MemberLeft: TypeAlias = Callable[[str, str], None]
+
+_SUBSCRIPTIONS_MAX: Final = 200
+"""That have series of their own in the metrics."""
 
 
 def make_queues(
@@ -33,7 +37,9 @@ def make_queues(
     clock, table = shared.clock, shared.partitions
     writer = DeadLetterWriter(table.me, changes.image, table, peers, clock)
     admin = SubscriptionAdmin(changes, clock, IdSource(randomness))
-    return QueueHost(admin, table, topic_settings, clock, randomness, DeadLetterOffice(writer, clock))
+    queues = QueueHost(admin, table, topic_settings, clock, randomness, DeadLetterOffice(writer, clock))
+    watch_queues(queues, shared.metrics, _SUBSCRIPTIONS_MAX)
+    return queues
 
 
 def make_share(

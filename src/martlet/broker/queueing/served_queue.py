@@ -44,6 +44,10 @@ class ServedQueue:
         return self._pair.leader_epoch
 
     @property
+    def lease_epoch(self) -> int:
+        return self._pair.lease_epoch
+
+    @property
     def has_deliverable(self) -> bool:
         self._pair.move_ends()
         engine = self._pair.queues.get(self._name)
@@ -117,7 +121,7 @@ class ServedQueue:
         engine = self._engine
         engine.settle(holder, settlements, self._now_ms(), attempt, lease_ms=lease_ms, delay_ms=delay_ms)
         if reason:
-            self._pair.note_reasons(self._name, settlements, reason)
+            self._pair.reasons.note(self._name, settlements, reason)
         return self._pair.when_committed()
 
     def release_holder(self, holder: str, *, was_delivered: bool = True) -> Awaitable[None]:
@@ -132,7 +136,7 @@ class ServedQueue:
 
     def token(self, offset: int, attempt: int, holder: str) -> str:
         pair = self._pair
-        return LeaseToken(pair.topic_id, pair.index, pair.leader_epoch, offset, attempt, holder).text()
+        return LeaseToken(pair.topic_id, pair.index, pair.lease_epoch, offset, attempt, holder).text()
 
     # --- looking
 

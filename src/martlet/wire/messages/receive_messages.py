@@ -51,7 +51,7 @@ class ReceivedPartition:
     topic: str = ""
     topic_id: bytes = bytes(16)
     partition: int = 0
-    leader_epoch: int = 0
+    lease_epoch: int = 0
     error_code: int = 0
     error_message: str | None = None
     runs: list[LeasedRun] = dataclasses.field(default_factory=list)
@@ -78,7 +78,7 @@ _RECEIVED_PARTITION: Final = Table(
     Field("topic", "string"),
     Field("topic_id", "16s"),
     Field("partition", "i"),
-    Field("leader_epoch", "i"),
+    Field("lease_epoch", "i"),
     Field("error_code", "h"),
     Field("error_message", "string", is_nullable=True),
     Field("runs", _LEASED_RUN, is_array=True),

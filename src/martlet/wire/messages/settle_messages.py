@@ -39,7 +39,7 @@ class SettledPartition:
 
     topic_id: bytes = bytes(16)
     partition: int = 0
-    leader_epoch: int = -1
+    lease_epoch: int = -1
     """In which they were handed out; -1: whichever."""
     settlements: list[Settled] = dataclasses.field(default_factory=list)
 
@@ -94,7 +94,7 @@ _SETTLED_PARTITION: Final = Table(
     SettledPartition,
     Field("topic_id", "16s"),
     Field("partition", "i"),
-    Field("leader_epoch", "i"),
+    Field("lease_epoch", "i"),
     Field("settlements", _SETTLED, is_array=True),
 )
 _SETTLED_RESULT: Final = Table(

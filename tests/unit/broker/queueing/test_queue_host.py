@@ -10,7 +10,7 @@ from martlet.base.errors import ApiError, ErrorCode
 from martlet.broker.queueing.doors import NOTHING, Wish
 from martlet.broker.queueing.subscription_admin import SubscriptionWish
 from martlet.queues.engine import Delivery, Settlement, Verdict
-from martlet.wire.batch import CONTROL_BIT
+from martlet.wire.batch import CONTROL_BIT, build_batch, read_batch_header, rebuild_batch
 from martlet.wire.compression import Compression
 from tests.unit.broker.queueing.running import Running, values_of
 
@@ -250,3 +250,42 @@ async def test_the_state_log_is_cut_behind_its_snapshots(broker: Running) -> Non
     assert pair.log.partition.log.log_start_offset >= end
     await broker.restart()
     assert (await broker.queue()).start == 31
+
+
+async def test_a_batch_that_cannot_be_opened_holds_up_no_others_and_ends_among_the_dead(broker: Running) -> None:
+    await broker.topic()
+    await broker.topic("dead")
+    partition = broker.services.partitions.get("t", 0)
+    good = build_batch([(1, b"k", b"%d" % number, []) for number in range(3)])
+    header = read_batch_header(good)
+    raw = memoryview(bytearray(rebuild_batch(header, b"\xff" * 60)))
+    partition.append(raw, read_batch_header(raw), now_ms=1)
+    await broker.publish(b"sound")
+    queue = await broker.subscribe(attempts_max="1", dead_letter_topic="dead")
+    bad = await queue.hand_out("ann", Wish(2, 1 << 20))
+    assert bad.deliveries == (Delivery(0, 1, 1),)
+    rest = await queue.hand_out("bob", MANY)
+    assert rest.deliveries == (Delivery(2, 3, 1),)
+    await queue.settle("ann", [Settlement(0, 1, Verdict.RELEASE)])
+    letters = await broker.all_of("dead", 2)
+    assert [dict(letter.headers)["martlet-dead-offset"] for letter in letters] == [b"0", b"1"]
+    assert all("martlet-dead-unreadable" in dict(letter.headers) for letter in letters)
+
+
+async def test_the_depth_of_every_subscription_is_exported(broker: Running) -> None:
+    await broker.topic()
+    await broker.publish(*(b"%d" % number for number in range(5)))
+    queue = await broker.subscribe()
+    await queue.hand_out("ann", FEW)
+    tables = {table.name: table for table in broker.services.metrics.gauge_tables}
+    rows = dict(tables["martlet_queue_messages"].read())
+    assert rows["work", "waiting"] == 2
+    assert rows["work", "leased"] == 3
+
+
+async def test_a_settled_message_needs_the_epoch_in_which_it_was_leased(broker: Running) -> None:
+    await broker.topic()
+    queue = await broker.subscribe()
+    before = queue.lease_epoch
+    await broker.restart()
+    assert (await broker.queue()).lease_epoch > before
