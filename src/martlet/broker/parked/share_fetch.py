@@ -73,7 +73,11 @@ class WaitingShareFetch:
             await said.committed()
             self._broker.share.close(session)
         else:
-            named = session.add(SharePartition(TopicId(one.topic_id), one.partition) for one in request.partitions)
+            try:
+                named = session.add(SharePartition(TopicId(one.topic_id), one.partition) for one in request.partitions)
+            except ApiError as error:
+                self._send_error(error)
+                return
             session.forget(SharePartition(TopicId(topic_id), index) for topic_id, index in request.forgotten)
             if not request.is_renewing:
                 await self._fill(session)

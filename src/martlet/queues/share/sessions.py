@@ -25,6 +25,8 @@ OPENING: Final = 0
 CLOSING: Final = -1
 _EPOCH_MAX: Final = (1 << 31) - 1
 SESSIONS_MAX: Final = 2_000
+PARTITIONS_MAX: Final = 10_000
+"""Of one session, which looks at all of them with every fetch."""
 
 
 class SharePartition(NamedTuple):
@@ -55,8 +57,11 @@ class ShareSession:
     """Where the member may have leases, whether it still fetches from there or not."""
 
     def add(self, partitions: Iterable[SharePartition]) -> list[SharePartition]:
-        """Fetch from these as well; those that are new, which the answer has to name."""
+        """Fetch from these as well; those that are new, which the answer names. ApiError when they are too many."""
         new = [one for one in dict.fromkeys(partitions) if one not in self.partitions]
+        if len(self.partitions) + len(new) > PARTITIONS_MAX:
+            reason = f"a share session has {PARTITIONS_MAX} partitions at most"
+            raise ApiError(ErrorCode.INVALID_REQUEST, reason)
         self.partitions.update(dict.fromkeys(new))
         return new
 

@@ -4,7 +4,7 @@ import pytest
 
 from martlet.base.errors import ApiError, ErrorCode
 from martlet.base.ids import TopicId
-from martlet.queues.share.sessions import SessionKey, SharePartition, ShareSession, ShareSessions
+from martlet.queues.share.sessions import PARTITIONS_MAX, SessionKey, SharePartition, ShareSession, ShareSessions
 
 ANN, BOB = SessionKey("g", "ann"), SessionKey("g", "bob")
 TOPIC = TopicId(bytes(15) + b"\x01")
@@ -99,6 +99,16 @@ def test_a_broker_holds_a_limited_number_of_sessions() -> None:
     open_session(sessions)
     assert refusal(sessions, 0, key=BOB) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
     open_session(sessions)  # a member that opens its own again takes no further place
+
+
+def test_a_session_has_a_limited_number_of_partitions() -> None:
+    session = open_session(ShareSessions())
+    session.add(SharePartition(TOPIC, number) for number in range(PARTITIONS_MAX))
+    with pytest.raises(ApiError) as caught:
+        session.add([SharePartition(TOPIC, PARTITIONS_MAX)])
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    session.forget([P0])
+    session.add([SharePartition(TOPIC, PARTITIONS_MAX)])
 
 
 def test_partitions_take_turns() -> None:
