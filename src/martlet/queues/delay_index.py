@@ -129,25 +129,36 @@ class DelayIndex:
     def missed(self, end: int) -> None:
         """The log was not looked at from `covered_end` to here: that part is missing now."""
         if end > self.covered_end:
-            self.flush()
+            if self._buffer:
+                self.flush()
             self.missing.append(Coverage(self.covered_end, end))
             self.covered_end = self.stored_end = end
             self._write_list()
+
+    def misses_everything(self, log_start: int, end: int) -> None:
+        """Its files cannot be used: all of the log is to be read again. Nothing is written."""
+        for run in self._runs:
+            run.close()
+        self._runs, self._buffer, self._near = [], [], []
+        self._near_from = self._near_to = -1
+        self._far_due = None
+        self.missing = [Coverage(log_start, end)] if end > log_start else []
+        self.covered_end = self.stored_end = end
 
     def restore(self, part: Coverage, entries: Iterable[Entry]) -> None:
         """The delayed messages of a part of the log that was missing, or of the beginning of one."""
         whole = next((missing for missing in self.missing if missing.first == part.first), None)
         invariant(whole is not None and part.end <= whole.end, "only a part that is missing is restored")
         found = sorted(entries)
-        for entry in found:
-            if self._near_from < entry[0] <= self._near_to:
-                insort(self._near, entry)
         if found:
             self._write_run(found, part)
         if whole is not None:
             self.missing.remove(whole)
             if part.end < whole.end:
                 self.missing.append(Coverage(part.end, whole.end))
+        for entry in found:
+            if self._near_from < entry[0] <= self._near_to:
+                insort(self._near, entry)
         self._write_list()
 
     def log_begins_at(self, offset: int) -> None:

@@ -70,6 +70,7 @@ class DeliveryFeatures:
                 schedule.missed(self._log.end_offset)
             except StorageFailure as failure:
                 self._failed(failure)
+                schedule.misses_everything(self._log.log_start_offset, self._log.end_offset)
             self.schedule = schedule
 
     def close(self, *, is_kept: bool = True) -> None:
@@ -99,14 +100,22 @@ class DeliveryFeatures:
         schedule = self.schedule
         if schedule is None:
             return
-        try:
-            for row, due_ms in delayed:
+        failure: StorageFailure | None = None
+        for row, due_ms in delayed:
+            try:
                 schedule.add(due_ms, base_offset + row)
-            schedule.saw(last_offset + 1)
+            except StorageFailure as caught:
+                failure = caught  # it is known all the same, and written with a later one
+        schedule.saw(last_offset + 1)
+        try:
             self._keep_up(schedule)
-        except StorageFailure as failure:
-            schedule.saw(last_offset + 1)
+        except StorageFailure as caught:
+            failure = caught
+        if failure is not None:
             self._failed(failure)
+        elif self._is_failing:
+            self._is_failing = False
+            logger.info("the delayed messages of %s are written down again", self._log.partition)
 
     def appended_own(self, records: memoryview, header: BatchHeader, base_offset: int, last_offset: int) -> None:
         """A batch that the broker made itself is in the log: nothing in it is refused."""
@@ -136,9 +145,6 @@ class DeliveryFeatures:
         if self._log.log_start_offset != self._log_start:
             self._log_start = self._log.log_start_offset
             schedule.log_begins_at(self._log_start)
-        if self._is_failing:
-            self._is_failing = False
-            logger.info("the delayed messages of %s are written down again", self._log.partition)
 
     def _failed(self, failure: StorageFailure) -> None:
         if not self._is_failing:  # one line, however often it is tried

@@ -1,10 +1,10 @@
 """What a replica knows of delayed messages: kept up with the log, cut with it, read again after whatever happened."""
 
 import pytest
-from sim.disk import SimDisk
+from sim.disk import SimDisk, SimFile
 from sim.randomness import SimRandomness
 
-from martlet.base.errors import ApiError, ErrorCode
+from martlet.base.errors import ApiError, ErrorCode, StorageFailure
 from martlet.base.ids import TopicPartition
 from martlet.broker.partitions.delivery_features import DIRECTORY, DeliveryFeatures
 from martlet.log.partition_log import PartitionLog
@@ -19,11 +19,29 @@ NAME = TopicPartition("orders", 0)
 BEFORE = (-1, -1)
 
 
+class WithoutSchedules(SimDisk):
+    """Takes everything but the files of schedules, while it fails."""
+
+    is_failing = False
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        self._refuse(path, is_write=create)
+        return super().open(path, create=create)
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        self._refuse(path, is_write=True)
+        super().replace_file(path, content)
+
+    def _refuse(self, path: str, *, is_write: bool) -> None:
+        if self.is_failing and is_write and f"/{DIRECTORY}/" in path:
+            raise StorageFailure(f"{path} cannot be written")
+
+
 class Replica:
     """A log with its features on one disk."""
 
     def __init__(self, topic: TopicDelivery = DELAYS) -> None:
-        self.disk = SimDisk(SimRandomness(1))
+        self.disk = WithoutSchedules(SimRandomness(1))
         self.log: PartitionLog = open_log(self.disk, NAME)
         self.features = DeliveryFeatures(self.log, self.disk, topic)
 
@@ -151,3 +169,40 @@ def test_the_brokers_own_batches_are_looked_at_and_never_refused() -> None:
     appended = replica.log.append(batch, read_batch_header(batch), leader_epoch=1, now_ms=NOW_MS)
     replica.features.appended_own(batch, read_batch_header(batch), appended.base_offset, appended.last_offset)
     assert replica.listed() == [(9, 1)]
+
+
+def test_while_its_files_cannot_be_written_nothing_is_forgotten() -> None:
+    replica = Replica()
+    replica.schedule._run_entries = 2
+    replica.disk.is_failing = True
+    replica.publish(500, 400, 300, 200)
+    replica.publish(100)
+    expected = [(100, 4), (200, 3), (300, 2), (400, 1), (500, 0)]
+    assert replica.listed() == expected
+    replica.disk.is_failing = False
+    replica.publish(0)
+    replica.publish(50)
+    replica.start_again()
+    assert replica.listed() == [(50, 6), *expected]
+
+
+def test_an_index_that_cannot_be_opened_is_read_again_when_it_can() -> None:
+    replica = Replica()
+    replica.publish(500, 400)
+    replica.disk.is_failing = True
+    replica.start_again()
+    assert not replica.schedule.is_complete
+    replica.publish(100)
+    assert not replica.features.mend()
+    replica.disk.is_failing = False
+    assert replica.listed() == [(100, 2), (400, 1), (500, 0)]
+
+
+def test_a_replica_that_was_closed_leaves_its_schedule_for_the_next_start() -> None:
+    replica = Replica()
+    replica.publish(500, 400)
+    replica.schedule.flush()
+    replica.features.close(is_kept=False)
+    replica.features.close()
+    replica.start_again()
+    assert replica.listed() == [(400, 1), (500, 0)]
