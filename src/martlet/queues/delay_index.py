@@ -65,7 +65,7 @@ class DelayIndex:
     def open(self, log_start: int) -> None:
         """Take in what is on disk; damaged runs become `missing`, and without a list of runs everything does."""
         self._disk.make_directory(self._directory)
-        known = _decode_list(self._disk.read_file(self._path(RUN_LIST)))
+        known = _decode_list(self._disk.read_file(f"{self._directory}/{RUN_LIST}"))
         self.covered_end = self.stored_end = log_start
         names = {RUN_LIST}
         if known is not None:
@@ -79,7 +79,7 @@ class DelayIndex:
                     self._open_run(_name(serial), coverage)
         for entry in self._disk.list_directory(self._directory):
             if entry.name not in names:
-                self._disk.remove(self._path(entry.name))
+                self._disk.remove(f"{self._directory}/{entry.name}")
 
     def close(self) -> None:
         """Use no file any more; what was not flushed is read from the log again."""
@@ -301,25 +301,22 @@ class DelayIndex:
 
     # --- runs
 
-    def _path(self, name: str) -> str:
-        return f"{self._directory}/{name}"
-
     def _open_run(self, name: str, coverage: Coverage) -> None:
         try:
-            if self._disk.exists(self._path(name)):
-                self._runs.append(DelayRun(self._disk, self._path(name), name))
+            if self._disk.exists(f"{self._directory}/{name}"):
+                self._runs.append(DelayRun(self._disk, f"{self._directory}/{name}", name))
                 return
         except DamagedRun:
-            self._disk.remove(self._path(name))
+            self._disk.remove(f"{self._directory}/{name}")
         self.missing.append(coverage)
 
     def _write_run(self, entries: Sequence[Entry], coverage: Coverage) -> None:
         name = _name(self._serial)
         self._serial += 1
-        file = self._disk.open(self._path(name), create=True)
+        file = self._disk.open(f"{self._directory}/{name}", create=True)
         file.append(encode_run(entries, coverage))
         file.close()
-        run = DelayRun(self._disk, self._path(name), name)
+        run = DelayRun(self._disk, f"{self._directory}/{name}", name)
         if self._near_to >= 0:
             run.cursor = run.position_after((self._near_to, LAST_OFFSET))
         self._runs.append(run)
@@ -336,7 +333,7 @@ class DelayIndex:
         self._write_list()
         for run in gone:
             run.close()
-            self._disk.remove(self._path(run.name))
+            self._disk.remove(f"{self._directory}/{run.name}")
 
     def _write_list(self) -> None:
         if self._is_closed:
@@ -345,7 +342,7 @@ class DelayIndex:
         listed += [(_NO_RUN, part) for part in self.missing]
         body = _LIST_HEADER.pack(0, self.stored_end, self._serial, len(listed))[4:]
         body += b"".join(_LIST_ENTRY.pack(serial, *coverage) for serial, coverage in listed)
-        self._disk.replace_file(self._path(RUN_LIST), crc32(body).to_bytes(4, "little") + body)
+        self._disk.replace_file(f"{self._directory}/{RUN_LIST}", crc32(body).to_bytes(4, "little") + body)
 
 
 _NEVER: Final = 1 << 63
