@@ -30,7 +30,9 @@ def made_topic(servers: str, features: str) -> tuple[str, str]:
 def published(servers: str, topic: str, value: str, key: str | None = None, **headers: str) -> None:
     failures: list[str] = []
     producer = Producer({"bootstrap.servers": servers})
-    given = [(f"martlet-{name.replace('_', '-')}", text.encode()) for name, text in headers.items()]
+    given: list[tuple[str, str | bytes | None]] = [
+        (f"martlet-{name.replace('_', '-')}", text.encode()) for name, text in headers.items()
+    ]
 
     def was_delivered(error: object, message: Message) -> None:
         if error is not None:
