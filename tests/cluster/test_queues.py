@@ -48,6 +48,7 @@ def _publish(cluster: RunningCluster, topic: str, first: int, count: int) -> Non
     assert producer.flush(TIMEOUT_SECONDS) == 0
 
 
+@pytest.mark.timeout(150 + 30 * KILLS)
 async def test_leases_and_acknowledgements_hold_while_brokers_are_killed(cluster: RunningCluster) -> None:
     topic, subscription = "work", "workers"
     cluster.create_topic(topic, partitions=PARTITIONS, replication=3, config={"min.insync.replicas": "2"})
