@@ -12,7 +12,7 @@ TX-4 When all is quiet no transaction is open anywhere: neither in a coordinator
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from martlet.base.errors import ProtocolViolation
 from martlet.base.ids import TopicPartition
@@ -27,6 +27,17 @@ from martlet.wire.records.record import Record
 _DECIDED = {TransactionState.PREPARE_COMMIT: True, TransactionState.PREPARE_ABORT: False}
 
 
+class Decision(NamedTuple):
+    """What a committed record says about the end of one transaction; the epoch is that of its markers."""
+
+    name: str
+    producer_id: int
+    epoch: int
+    is_commit: bool
+    version: int
+    partitions: tuple[TopicPartition, ...]
+
+
 class TransactionGhost:
     """Hears of every batch that becomes committed; reports what cannot be."""
 
@@ -36,6 +47,10 @@ class TransactionGhost:
         self._decided: dict[tuple[int, int], bool] = {}
         self._ended: dict[tuple[TopicPartition, int], int] = {}
         self.markers = 0
+        self.decisions: list[Decision] = []
+        """In the order in which they became committed."""
+        self.written: dict[tuple[TopicPartition, int, int], int] = {}
+        """The coordinator epoch of each marker, by partition, producer id and epoch."""
 
     def committed(self, partition: TopicPartition, header: BatchHeader, records: Iterable[Record]) -> None:
         """A leader's high watermark has passed this batch."""
@@ -47,6 +62,8 @@ class TransactionGhost:
                 marker = parse_marker(record.key, record.value)
                 if marker is not None:
                     self._marker(partition, header, is_commit=marker.is_commit)
+                    place = (partition, header.producer_id, header.producer_epoch)
+                    self.written[place] = marker.coordinator_epoch
         elif header.is_transactional:
             ended = self._ended.get((partition, header.producer_id), -1)
             if header.producer_epoch < ended:
@@ -63,6 +80,9 @@ class TransactionGhost:
             return
         is_commit = _DECIDED[decoded.state]
         pair = (decoded.producer_id, decoded.producer_epoch)
+        if pair not in self._decided:
+            name, partitions = decoded.transactional_id, tuple(sorted(decoded.partitions))
+            self.decisions.append(Decision(name, *pair, is_commit, decoded.client_version, partitions))
         if self._decided.setdefault(pair, is_commit) is not is_commit:
             self._report("TX-2", f"{decoded.transactional_id} at {pair} is decided both ways")
 

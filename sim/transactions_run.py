@@ -22,6 +22,7 @@ from sim.cluster_run import (
     Outcome,
     run_seed_of,
 )
+from sim.late_requests import LateRequests
 from sim.link import LinkQuality
 from sim.scheduler import NS_PER_MS
 from sim.transaction_ghost import TransactionGhost
@@ -77,6 +78,9 @@ class TransactionsRun(ClusterRun):
         await self.transactions.create_topics(self.reader, configs, BROKERS)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._fill())
+            late = LateRequests(self.transaction_ghost, self.world.randomness.stream("late requests"))
+            latecomer = group.create_task(late.send(self.transactions.cluster(self.reader)))
+            self.world.at_ms(FAULTS_END_MS, latecomer.cancel)
             group.create_task(self.transactions.follow(self.reader))
 
     async def _fill(self) -> None:
