@@ -40,7 +40,7 @@ def dlq() -> None:
     """Dead letters: messages of subscriptions that have failed for good."""
 
 
-@dlq.command("list")
+@dlq.command("list", short_help="List dead-letter topics and how many letters they hold.")
 @json_option
 @connects
 def list_topics(as_json: bool, target: Target) -> None:
@@ -71,7 +71,7 @@ def list_topics(as_json: bool, target: Target) -> None:
         print_note("no subscription has a dead-letter topic")
 
 
-@dlq.command("show")
+@dlq.command("show", short_help="Show letters: why each failed, and where it comes from.")
 @_topic
 @_chooses
 @json_option
@@ -110,16 +110,17 @@ def show(
         print_note("there are no such letters")
 
 
-@dlq.command("redrive")
+@dlq.command("redrive", short_help="Publish letters again where they come from.")
 @_topic
 @_chooses
 @click.option("--to", "other", help="Publish them there, instead of where each comes from.")
 @click.option("--rate", type=click.IntRange(min=1), help="At most so many a second.")
 @click.option("--dry-run", is_flag=True, help="Only say how many there are.")
+@json_option
 @connects
 def redrive(
     topic: str, reason: str | None, subscription: str | None, count: int | None, other: str | None, rate: int | None,
-    dry_run: bool, target: Target,
+    dry_run: bool, as_json: bool, target: Target,
 ) -> None:  # fmt: skip
     """Publish letters of TOPIC again where they come from; they stay in TOPIC until it is purged.
 
@@ -146,14 +147,17 @@ def redrive(
         return done
 
     done = run_with_cluster(target, work)
+    if as_json:
+        print_json({"topic": topic, "letters": done, "dry_run": dry_run})
     print_note(f"{'would publish' if dry_run else 'published'} {format_count(done, 'letter')} again")
 
 
 @dlq.command("purge")
 @_topic
 @click.option("--yes", is_flag=True, help="Delete without asking.")
+@json_option
 @connects
-def purge(topic: str, yes: bool, target: Target) -> None:
+def purge(topic: str, yes: bool, as_json: bool, target: Target) -> None:
     """Delete all letters that TOPIC holds now."""
     if not yes:
         confirm_deletion(f"Delete all messages of topic {topic!r}?")
@@ -167,4 +171,7 @@ def purge(topic: str, yes: bool, target: Target) -> None:
         await Admin(cluster).delete_records({partition: range_.stop for partition, range_ in held.items() if range_})
         return sum(map(len, held.values()))
 
-    print_note(f"{format_count(run_with_cluster(target, work), 'letter')} deleted")
+    deleted = run_with_cluster(target, work)
+    if as_json:
+        print_json({"topic": topic, "letters": deleted})
+    print_note(f"{format_count(deleted, 'letter')} deleted")
