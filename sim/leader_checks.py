@@ -65,7 +65,10 @@ class LeaderChecks:
             committed.live[key] = offset
 
     def _check_reached(self, partition: TopicPartition, leader: Any, high_watermark: int) -> None:
+        record = self._ghost.store.partitions[partition]
         for member in leader.in_sync.maximal:
+            if record.leader_epoch > leader.leader_epoch and member not in record.isr:
+                continue  # it has given its damaged copy up since; the leader counts what it held, and hears of it soon
             if member != leader.me and self._ghost.process_of(member.broker) == member:
                 follower = self._ledger.replica(member.broker, partition)
                 self._ledger.read_on(member.broker, partition, follower)
