@@ -104,6 +104,9 @@ class _Process:
             self._process.send_signal(signal.SIGKILL)
         self._process.wait()
         self._listener.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
 
     def _listen(self) -> None:
         transaction: Transaction | None = None
@@ -224,6 +227,8 @@ class TransactionsRun:
         for number in range(_PARTITIONS):
             carrier = self._carriers.get(number)
             if carrier is None or not carrier.is_running:
+                if carrier is not None:
+                    carrier.kill()
                 self._start(number)
         for one in self._faults.exits:
             text = f"broker {one.broker} ended by itself: {one.last_words}"
@@ -297,11 +302,12 @@ class TransactionsRun:
         """Everything is healed and carried over, and nothing is open."""
         limit = _RECOVERY_SECONDS_MAX
         positions: dict[str, int] = {}
+        ends: dict[str, int] = {}
 
         def is_carried() -> bool:
             self._keep_carrying()
             positions.update(self._positions())
-            ends = self._ends()
+            ends.update(self._ends())
             return bool(ends) and positions == ends
 
         try:
@@ -313,7 +319,8 @@ class TransactionsRun:
                 lambda: not asyncio.run(self._open()), "nothing to be open", seconds=_TIMEOUT_MS / 1000 + 20
             )
         except AssertionError as error:
-            self.report.violations.append(f"after healing the run {str(error).splitlines()[0]}")
+            progress = f"carried over up to {positions} of {ends}"
+            self.report.violations.append(f"after healing the run {str(error).splitlines()[0]}; {progress}")
             self.report.violations += [f"open: {line}" for line in asyncio.run(self._open())]
         self._positions_in_the_end = positions
 

@@ -133,12 +133,12 @@ def test_a_message_that_is_always_released_is_given_up(crew: Crew) -> None:
 
 
 def test_messages_that_fail_for_good_become_dead_letters(crew: Crew) -> None:
-    crew.publish(2)
     consumer = crew.consumer("explicit")
     poll(consumer, 0.1)  # joins: the subscription is there from then on
     dead = crew.also(f"{crew.topic}-dead")
     with RawClient(crew.servers) as client:
         set_subscription(client, crew.group, dead__letter__topic=dead, attempts__max="2")
+    crew.publish(2)
     deliveries: Counter[int] = Counter()
     until = time.monotonic() + PATIENCE_SECONDS
     while deliveries != {0: 2, 1: 1} and time.monotonic() < until:

@@ -67,7 +67,7 @@ class Stage:
 
     def _start(self, member: Member) -> None:
         broker = member.broker
-        log = SimpleNamespace(end_offset=0, log_start_offset=0, epochs=EpochCache([(0, 0)]))
+        log = SimpleNamespace(end_offset=0, log_start_offset=0, epochs=EpochCache([(0, 0)]), damage=())
         held = SimpleNamespace(log=log, leader=None, leader_epoch=0, high_watermark=0, offline=False)
         self.held[broker] = held
         if member == ONE:

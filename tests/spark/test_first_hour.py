@@ -65,8 +65,9 @@ class Newcomer:
 
 @pytest.fixture(scope="module")
 def newcomer(broker: RunningBroker, topics: Topics, tmp_path_factory: pytest.TempPathFactory) -> Newcomer:
-    for name in ("orders", "refunds", "accounts", "payments"):
+    for name in ("orders", "refunds", "accounts"):
         topics.new(name=name, configs={"retention.ms": "-1"})
+    topics.new(name="payments", partitions=2, configs={"retention.ms": "-1"})
     orders = [json.dumps({"id": number, "amount": number * 100.0}).encode() for number in range(1, 11)]
     topics.publish("orders", [Message(value, b"customer", timestamp_ms=HALF_PAST_EIGHT_MS) for value in orders])
     topics.publish("orders", [Message(orders[0], b"customer", timestamp_ms=HALF_PAST_EIGHT_MS)])
