@@ -46,6 +46,7 @@ _CALM_SECONDS: Final = 3.0
 _ACTIVE_MAX: Final = 2
 _LOOK_SECONDS: Final = 0.1
 _RECOVERY_SECONDS_MAX: Final = 150.0
+_STANDSTILL_SECONDS_MAX: Final = 45.0
 _DONE_PER_MINUTE_MIN: Final = 10
 _END_OF_PARTITION: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - that is its name
 KINDS: Final = (Kind.KILL, Kind.STOP, Kind.PAUSE, Kind.NETWORK, Kind.STORE_KILL, Kind.STORE_PAUSE)
@@ -303,11 +304,19 @@ class TransactionsRun:
         limit = _RECOVERY_SECONDS_MAX
         positions: dict[str, int] = {}
         ends: dict[str, int] = {}
+        moved_at = time.monotonic()
 
         def is_carried() -> bool:
+            nonlocal moved_at
             self._keep_carrying()
+            before = dict(positions)
             positions.update(self._positions())
             ends.update(self._ends())
+            if positions != before:
+                moved_at = time.monotonic()
+            elif time.monotonic() - moved_at > _STANDSTILL_SECONDS_MAX:
+                self._replace_behind(positions, ends)
+                moved_at = time.monotonic()
             return bool(ends) and positions == ends
 
         try:
@@ -323,6 +332,14 @@ class TransactionsRun:
             self.report.violations.append(f"after healing the run {str(error).splitlines()[0]}; {progress}")
             self.report.violations += [f"open: {line}" for line in asyncio.run(self._open())]
         self._positions_in_the_end = positions
+
+    def _replace_behind(self, positions: dict[str, int], ends: dict[str, int]) -> None:
+        """Clients that stand still are ended, as their operator would, and counted in the report."""
+        for number, carrier in self._carriers.items():
+            source = f"{_SOURCE}-{number}"
+            if positions.get(source, 0) < ends.get(source, 0):
+                self.report.faults["client stood still"] += 1
+                carrier.kill()
 
     def _positions(self) -> dict[str, int]:
         consumer = self._new_reader(_GROUP)
