@@ -1,10 +1,13 @@
 """Workers on one subscription while brokers are killed, and the checker that judges what they saw.
 
-A delivery is known by lease epoch and attempt, which only rise for a message. So there is no need to compare times:
-once the acknowledgement of one delivery was answered, no later one may ever be seen.
+A delivery is known by lease epoch and attempt, which only rise for a message, and all workers are in one process, so
+that times compare. A later attempt than the acknowledged one, which a worker asked for after that was answered, may
+never be seen. Either alone says too little: a worker that acknowledges late, after another has finished the message,
+is answered that it is finished, and a slow one may find an earlier attempt among what was handed to it before.
 """
 
 import asyncio
+import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -25,8 +28,10 @@ class History:
     """What all workers saw."""
 
     delivered: dict[Place, list[Delivery]] = field(default_factory=lambda: defaultdict(list))
-    acknowledged: dict[Place, Delivery] = field(default_factory=dict)
-    """Those whose acknowledgement was answered without an error."""
+    asked_at: dict[tuple[Place, Delivery], float] = field(default_factory=dict)
+    """When the worker began to ask that was given this."""
+    acknowledged: dict[Place, tuple[Delivery, float]] = field(default_factory=dict)
+    """Whose acknowledgement was the first to be answered without an error, and when."""
     values: dict[Place, bytes] = field(default_factory=dict)
     failures: int = 0
 
@@ -34,8 +39,8 @@ class History:
         """Deliveries after an answered acknowledgement, and one delivery made twice."""
         found = []
         for place, deliveries in self.delivered.items():
-            last = self.acknowledged.get(place)
-            if last is not None and any(one > last for one in deliveries):
+            last, answered_at = self.acknowledged.get(place, ((0, 0), float("inf")))
+            if any(one > last and self.asked_at[place, one] > answered_at for one in deliveries):
                 found.append(f"{place} was acknowledged as {last} and delivered as {deliveries}")
             if len(set(deliveries)) < len(deliveries):
                 found.append(f"{place} was handed out twice in one attempt: {deliveries}")
@@ -72,11 +77,14 @@ class Workers:
 
     async def _turn(self, queues: Queues, receiver: Receiver) -> None:
         history = self._history
+        asked_at = time.monotonic()
         received = await receiver.receive(500)
         settlings = []
         for one in received:
             place = (one.partition.topic, one.partition.partition, one.record.offset)
-            history.delivered[place].append((one.lease.lease_epoch, one.attempt))
+            delivery = one.lease.lease_epoch, one.attempt
+            history.delivered[place].append(delivery)
+            history.asked_at[place, delivery] = asked_at
             history.values[place] = one.record.value or b""
             is_given_back = one.record.offset % 7 == 0 and len(history.delivered[place]) == 1
             settlings.append(Settling(one.lease, Verdict.RELEASE if is_given_back else Verdict.ACCEPT))
@@ -87,4 +95,5 @@ class Workers:
         ):
             if error is None and settling.verdict is Verdict.ACCEPT:
                 place = (one.partition.topic, one.partition.partition, one.record.offset)
-                history.acknowledged[place] = (one.lease.lease_epoch, one.attempt)
+                delivery = one.lease.lease_epoch, one.attempt
+                history.acknowledged.setdefault(place, (delivery, time.monotonic()))
